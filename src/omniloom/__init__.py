@@ -1,0 +1,1 @@
+"""Images, video, audio and text in shards become training batches: blended, shuffled, exact, resumable."""

@@ -1,0 +1,1 @@
+"""The `.nv-meta` sidecar in Energon's own format: read, write, build."""

@@ -1,0 +1,1 @@
+"""Lanes shared by worker processes; batches and states carried to the caller."""

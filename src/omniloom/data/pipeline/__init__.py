@@ -1,0 +1,1 @@
+"""What a sample becomes: a pure function of its key."""

@@ -1,0 +1,1 @@
+"""Which sample comes next: integers only, no file is ever opened here."""

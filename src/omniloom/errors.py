@@ -1,0 +1,87 @@
+"""Every exception that omniloom raises on purpose.
+
+    OmniloomError
+    ├── ConfigError (ValueError)      a recipe, a YAML file, a flag, an argument
+    ├── StorageError (OSError)        bytes could not be had: url, range, last cause
+    ├── DatasetError (ValueError)
+    │   ├── ShardError                a shard is not what its index says, or not a sound archive
+    │   └── SampleError               one sample: its key and origin; counted by the fault policy
+    ├── StateError (ValueError)       a saved state does not fit this run
+    ├── WorkerError (RuntimeError)    a worker process died or hung: pid, signal, key in hand
+    └── (SkipSample)                  not an error: leave this sample out
+
+A message says, in this order: what is wrong, where (file, line or byte), what was found and
+what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class OmniloomError(Exception):
+    """Base of all errors below."""
+
+
+class ConfigError(OmniloomError, ValueError):
+    """A recipe, a YAML file, a command-line flag or an argument is wrong."""
+
+
+class StorageError(OmniloomError, OSError):
+    """Bytes could not be read or written."""
+
+
+class DatasetError(OmniloomError, ValueError):
+    """A data set is not usable as it is."""
+
+
+class ShardError(DatasetError):
+    """A shard is not a sound archive, or not what its index says.
+
+    Attributes:
+        shard: name of the shard, relative to its data set where that is known.
+        reason: short stable word for counting, such as ``bad-checksum`` or ``truncated``.
+        offset_bytes: byte in the shard where the fault was seen; ``None`` where no byte is to blame.
+    """
+
+    def __init__(self, message: str, *, shard: str, reason: str, offset_bytes: int | None = None) -> None:
+        super().__init__(message)
+        self.shard = shard
+        self.reason = reason
+        self.offset_bytes = offset_bytes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_shard_error, (self.args[0], self.shard, self.reason, self.offset_bytes)
+
+
+class SampleError(DatasetError):
+    """One sample cannot be read, decoded or encoded.
+
+    Attributes:
+        reason: short stable word for counting, such as ``truncated-image`` or ``empty-member``.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_sample_error, (self.args[0], self.reason)
+
+
+class StateError(OmniloomError, ValueError):
+    """A saved state does not fit this run."""
+
+
+class WorkerError(OmniloomError, RuntimeError):
+    """A worker process died or hung."""
+
+
+class SkipSample(Exception):  # noqa: N818 - the name that Energon's users know; it is not an error
+    """Raised by user code to leave a sample out; counted, never logged as a fault."""
+
+
+def _rebuild_shard_error(message: str, shard: str, reason: str, offset_bytes: int | None) -> ShardError:
+    return ShardError(message, shard=shard, reason=reason, offset_bytes=offset_bytes)
+
+
+def _rebuild_sample_error(message: str, reason: str) -> SampleError:
+    return SampleError(message, reason=reason)

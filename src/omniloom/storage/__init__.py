@@ -1,0 +1,1 @@
+"""Bytes from anywhere. Knows nothing of data sets."""
