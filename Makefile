@@ -1,0 +1,40 @@
+# A fresh machine needs python 3.11 or newer and make. TORCH pins torch: `TORCH=torch==2.13.0 make test`.
+VENV ?= .venv
+TORCH ?=
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
+
+.PHONY: demo test test-slow check bench clean
+
+demo: $(VENV)/.stamp-demo
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.stamp
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/.stamp-demo
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.stamp
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) demo-run .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(VENV)/.stamp: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no python 3.11 or newer found; say which: make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(if $(TORCH),$(BIN)/python -m pip install --quiet "$(TORCH)")
+	$(BIN)/python -m pip install --quiet --editable '.[test,check]'
+	touch $@
+
+$(VENV)/.stamp-demo: $(VENV)/.stamp
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@

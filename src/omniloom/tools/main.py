@@ -1,0 +1,148 @@
+"""The command line: a table of commands, loaded when they are asked for, and one place where errors end.
+
+Exit codes: 0 done; 1 an error, or bad samples were found; 2 the command was called wrongly; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NamedTuple
+
+import click
+
+from omniloom.errors import OmniloomError
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+DEBUG_VARIABLE = "OMNILOOM_DEBUG"
+
+
+class Entry(NamedTuple):
+    """One row of the table of commands: where its code is and what it does in one line."""
+
+    target: str
+    summary: str
+
+
+# The summaries stand here and not only in the modules, so that `omniloom --help` imports none of them.
+COMMANDS: dict[str, Entry] = {
+    "convert": Entry("omniloom.tools.convert:command", "Turn other data formats into prepared shards."),
+    "prepare": Entry("omniloom.tools.prepare:command", "Index a folder of shards, so that it can be loaded."),
+    "info": Entry("omniloom.tools.info:command", "Tell what a prepared data set holds."),
+    "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),
+    "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
+}
+
+
+class CommandTable(click.Group):
+    """A group that imports a command's module only when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command called ``cmd_name``; ``None`` when there is none."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module_name, _, attribute = entry.target.partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{entry.target} is a {type(command).__name__}, not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"omniloom {version('omniloom')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=CommandTable,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@click.option("--debug", is_flag=True, help=f"Show tracebacks (or set {DEBUG_VARIABLE}=1).")
+@click.pass_context
+def commands(ctx: click.Context, *, debug: bool) -> None:
+    """Images, video, audio and text in shards become training batches.
+
+    \b
+    Example:
+      omniloom convert llava train.json --images images --out shards
+      omniloom preview shards --html preview.html
+    """
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"  # the environment, so that worker processes see it too
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; every expected error ends here as one message.
+
+    Args:
+        arguments: the words after the program's name; ``None`` takes those of the process.
+    """
+    try:
+        code = commands.main(
+            args=None if arguments is None else list(arguments), prog_name="omniloom", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except click.Abort as abort:
+        return _aborted(abort)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader has gone (`| head`); python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except (OmniloomError, OSError) as error:
+        return _failed(error)
+    return code if isinstance(code, int) else 0
+
+
+def _aborted(abort: click.Abort) -> int:
+    # click turns both Ctrl-C and an end of input at a prompt into Abort; only the first is an interruption.
+    if isinstance(abort.__cause__, EOFError) or isinstance(abort.__context__, EOFError):
+        click.echo("Aborted: the input ended at a question.", err=True)
+        return EXIT_ERROR
+    return EXIT_INTERRUPTED
+
+
+def _failed(error: BaseException) -> int:
+    if os.environ.get(DEBUG_VARIABLE, "0") not in {"", "0"}:
+        traceback.print_exception(error)
+    else:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+    return EXIT_ERROR
+
+
+def main() -> None:
+    """Entry point of the ``omniloom`` program."""
+    sys.exit(run())
