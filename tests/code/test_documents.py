@@ -34,7 +34,12 @@ def test_block_runs(code: str, tmp_path: Path) -> None:
     script = tmp_path / "block.py"  # a file, not -c: worker processes import the main module again
     script.write_text(code, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, timeout=BLOCK_LIMIT_SECONDS
+        [sys.executable, script.name],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BLOCK_LIMIT_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

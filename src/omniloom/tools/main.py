@@ -73,6 +73,11 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool)
 @click.group(
     cls=CommandTable,
     invoke_without_command=True,
+    epilog=(
+        "\b\nExample:\n"
+        "  omniloom convert llava train.json --images images --out shards\n"
+        "  omniloom preview shards --html preview.html"
+    ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -87,13 +92,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool)
 @click.option("--debug", is_flag=True, help=f"Show tracebacks (or set {DEBUG_VARIABLE}=1).")
 @click.pass_context
 def commands(ctx: click.Context, *, debug: bool) -> None:
-    """Images, video, audio and text in shards become training batches.
-
-    \b
-    Example:
-      omniloom convert llava train.json --images images --out shards
-      omniloom preview shards --html preview.html
-    """
+    """Images, video, audio and text in shards become training batches."""
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"  # the environment, so that worker processes see it too
     if ctx.invoked_subcommand is None:
