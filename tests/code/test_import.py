@@ -27,9 +27,7 @@ HEAVY = {"torch", "numpy", "PIL", "rich", "sqlite3", "multiprocessing"}
 )
 def test_import_does_not_load(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(' '.join(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     loaded = set(done.stdout.split()) & absent
     assert not loaded, f"importing {module} loads {loaded}"
 
