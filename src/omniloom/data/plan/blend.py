@@ -1,0 +1,76 @@
+"""Blending by low discrepancy: which leaf each draw of a lane comes from.
+
+Draws come in blocks. At the end of every block the count of each leaf is its share rounded down or
+rounded up, so within one of it, however rare the leaf and however long the run; within a block the
+order is shuffled. Which leaves are rounded up is settled by earliest deadline first: leaf ``i``
+must have had its ``c``-th draw when its share reaches ``c``. That the deadlines can always be kept
+is the theorem of Tijdeman ("The chairman assignment problem", Discrete Mathematics 32, 1980).
+Arithmetic is in integers, so nothing drifts.
+
+A lane's clock does not start at nought but somewhere in the period of the rarest leaf, elsewhere for
+each lane, so that a rare leaf does not come on all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from omniloom.data.plan.permute import Int64, derive_key, hash_positions, mix_key
+
+BLOCK_DRAWS = 256
+"""Draws in a block."""
+
+_GOLDEN = 0.6180339887498949
+_SHARE_SCALE = 1 << 48
+
+
+class Blend:
+    """How the draws of one lane are divided among leaves, while the set of leaves stays the same.
+
+    Args:
+        weights: weights of the leaves, positive; only their ratios matter.
+        lane: index of the lane.
+        seed: seed of the run.
+    """
+
+    def __init__(self, weights: Sequence[float], *, lane: int, seed: int) -> None:
+        total = float(sum(weights))
+        self._shares = [max(1, round(weight / total * _SHARE_SCALE)) for weight in weights]
+        self._whole = sum(self._shares)
+        self._order_key = mix_key(derive_key("blend", seed), lane)
+        period = self._whole / min(self._shares)
+        self._start_draws = int(lane * _GOLDEN % 1.0 * period) if len(weights) > 1 else 0
+        self._start_counts = self._round(self._start_draws, [0] * len(weights))
+
+    def block_counts(self, drawn: Sequence[int]) -> list[int]:
+        """How many draws of the next block come from each leaf.
+
+        Args:
+            drawn: draws of each leaf in the blocks before, since the set of leaves is what it is.
+        """
+        if len(drawn) == 1:
+            return [BLOCK_DRAWS]
+        counts = [start + count for start, count in zip(self._start_counts, drawn, strict=True)]
+        after = self._round(sum(counts) + BLOCK_DRAWS, counts)
+        return [new - old for new, old in zip(after, counts, strict=True)]
+
+    def order(self, counts: Sequence[int], serial: int) -> Int64:
+        """Leaf of each draw of a block with these counts, shuffled by a serial number of the block."""
+        leaves = np.repeat(np.arange(len(counts)), counts)
+        key = mix_key(self._order_key, serial)
+        return leaves[np.argsort(hash_positions(np.arange(len(leaves), dtype=np.uint64), key), kind="stable")]
+
+    def _round(self, draws: int, before: list[int]) -> list[int]:
+        """Counts of all leaves after ``draws`` draws, none below what it was before."""
+        whole = self._whole
+        counts, deadlines = [], []
+        for i, (share, old) in enumerate(zip(self._shares, before, strict=True)):
+            floor, rest = divmod(draws * share, whole)
+            counts.append(max(old, floor))
+            if old <= floor and rest:
+                deadlines.append((-(-(floor + 1) * whole // share), i))
+        for _, i in sorted(deadlines)[: draws - sum(counts)]:
+            counts[i] += 1
+        return counts
