@@ -6,6 +6,7 @@
     ├── DatasetError (ValueError)
     │   ├── ShardError                a shard is not what its index says, or not a sound archive
     │   └── SampleError               one sample: its key and origin; counted by the fault policy
+    │       └── FatalSampleError      the error budget is used up, or the program itself is at fault
     ├── StateError (ValueError)       a saved state does not fit this run
     ├── WorkerError (RuntimeError)    a worker process died or hung: pid, signal, key in hand
     └── (SkipSample)                  not an error: leave this sample out
@@ -64,7 +65,11 @@ class SampleError(DatasetError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_sample_error, (self.args[0], self.reason)
+        return _rebuild_sample_error, (type(self), self.args[0], self.reason)
+
+
+class FatalSampleError(SampleError):
+    """The run must end: the error budget is used up, or the program itself is at fault."""
 
 
 class StateError(OmniloomError, ValueError):
@@ -83,5 +88,5 @@ def _rebuild_shard_error(message: str, shard: str, reason: str, offset_bytes: in
     return ShardError(message, shard=shard, reason=reason, offset_bytes=offset_bytes)
 
 
-def _rebuild_sample_error(message: str, reason: str) -> SampleError:
-    return SampleError(message, reason=reason)
+def _rebuild_sample_error(kind: type[SampleError], message: str, reason: str) -> SampleError:
+    return kind(message, reason=reason)

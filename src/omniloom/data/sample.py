@@ -21,6 +21,40 @@ class SampleKey(NamedTuple):
     part: int = 0
 
 
+UNIT_END = SampleKey(-1, -1, -1)
+"""Comes where a unit of an evaluation ends: what is collected there is handed on, full or not."""
+
+
+class RawSample(NamedTuple):
+    """What was read for a row, before anything is decoded.
+
+    Attributes:
+        name: the sample's key in its shard, such as ``v1.0/0001``.
+        shard: the shard, relative to the data set.
+        parts: part name (``jpg``) to its bytes.
+    """
+
+    name: str
+    shard: str
+    parts: dict[str, bytes]
+
+
+class SourceInfo(NamedTuple):
+    """Where data of a sample came from.
+
+    Attributes:
+        dataset_path: path or URL of the data set.
+        index: row in the data set, or a name where rows have none.
+        shard_name: the shard, relative to the data set.
+        file_names: the files (parts) that were read.
+    """
+
+    dataset_path: str
+    index: str | int
+    shard_name: str
+    file_names: tuple[str, ...]
+
+
 class Span(NamedTuple):
     """Bytes ``[start, stop)`` of an object, named by its URL or path."""
 

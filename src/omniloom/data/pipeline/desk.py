@@ -1,0 +1,78 @@
+"""The desk: what a process keeps at hand while it works. Passed to `open`, never ambient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.sample import SampleKey
+
+
+def _nobody_looks(_key: SampleKey) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class LeafTally:
+    """What happened to one leaf's rows since the counts were last taken.
+
+    Attributes:
+        read: rows read.
+        read_bytes: bytes of their parts.
+        made: samples that came out of encoding.
+        skipped: samples left out, by reason.
+    """
+
+    read: int = 0
+    read_bytes: int = 0
+    made: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count samples that are left out."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def add(self, other: LeafTally) -> None:
+        """Add the counts of another tally to this one."""
+        self.read += other.read
+        self.read_bytes += other.read_bytes
+        self.made += other.made
+        for reason, count in other.skipped.items():
+            self.skip(reason, count)
+
+
+class Tally:
+    """Counts of all leaves since they were last taken; a batch carries them to the caller."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, LeafTally] = {}
+
+    def leaf(self, dataset: int) -> LeafTally:
+        """The counts of one leaf."""
+        tally = self._leaves.get(dataset)
+        if tally is None:
+            tally = self._leaves[dataset] = LeafTally()
+        return tally
+
+    def take(self) -> dict[int, LeafTally]:
+        """The counts so far; the next ones start at nought."""
+        taken, self._leaves = self._leaves, {}
+        return taken
+
+
+@dataclass(slots=True)
+class Desk:
+    """What a process keeps at hand.
+
+    Attributes:
+        policy: what becomes of samples that cannot be used.
+        tally: counts since they were last taken.
+        poisoned: keys that killed their worker twice; they are sample errors from then on.
+        take_in_hand: called with each key before it is worked on, so that a death can be explained.
+    """
+
+    policy: FaultPolicy = field(default_factory=FaultPolicy)
+    tally: Tally = field(default_factory=Tally)
+    poisoned: frozenset[SampleKey] = frozenset()
+    take_in_hand: Callable[[SampleKey], None] = _nobody_looks

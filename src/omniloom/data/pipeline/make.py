@@ -1,0 +1,205 @@
+"""Make: from a sample's key to the encoded sample. A pure function of the key; it never decides what comes next."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+from omniloom.data.pipeline import seeding
+from omniloom.data.pipeline.desk import Desk
+from omniloom.data.pipeline.faults import FaultLine, Origin
+from omniloom.data.pipeline.seeding import KeySeeds
+from omniloom.data.pipeline.stream import Item, KeyStage, State, describe
+from omniloom.data.plan.lane import Lane
+from omniloom.data.sample import UNIT_END, RawSample, SampleKey
+from omniloom.errors import SampleError, SkipSample
+
+
+class LeafWork(Protocol):
+    """What a leaf can do: read a row, and make a sample of what was read."""
+
+    name: str
+
+    def read(self, row: int) -> RawSample:
+        """The undecoded parts of a row."""
+
+    def cook(self, raw: RawSample, key: SampleKey) -> Any:
+        """The sample that the raw parts stand for."""
+
+    def origin(self, row: int) -> Origin:
+        """Where a row lies, for messages; never raises."""
+
+
+@dataclass(frozen=True)
+class Make:
+    """Reads, cooks and encodes the samples that a plan names.
+
+    Attributes:
+        source: the plan.
+        leaves: the work of each leaf, by position in the mix.
+        encode: the user's function on one sample, or ``None``. It may be a generator function and give several
+            samples, or raise `SkipSample`.
+        seed: seed of the run.
+    """
+
+    source: KeyStage
+    leaves: tuple[LeafWork, ...]
+    encode: Callable[[Any], Any] | None = None
+    seed: int = 0
+    seeds: KeySeeds = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        seeds = KeySeeds(tuple(leaf.name for leaf in self.leaves), self.seed)
+        object.__setattr__(self, "seeds", seeds)
+
+    def open(self, lane: Lane, desk: Desk) -> MakeStream:
+        """The samples of one lane."""
+        return MakeStream(self, lane, desk)
+
+    def make(self, key: SampleKey) -> Any:
+        """The sample of a key, made anew; with ``key.part`` the one of those that a generator gives.
+
+        Raises:
+            SkipSample: user code leaves it out.
+            IndexError: the generator gives fewer samples.
+        """
+        leaf = self.leaves[key.dataset]
+        sample = leaf.cook(leaf.read(key.row), key)
+        for part, made in enumerate(self.encoded(sample, key)):
+            if part == key.part:
+                return made
+        raise IndexError(f"row {key.row} of {leaf.name!r} gives no part {key.part}")
+
+    @property
+    def gives_many(self) -> bool:
+        """Whether one row may give several samples."""
+        return inspect.isgeneratorfunction(self.encode)
+
+    def encoded(self, sample: Any, key: SampleKey) -> Iterator[Any]:
+        """What the encoder makes of a sample: random numbers are seeded before each result."""
+        if self.encode is None:
+            yield sample
+            return
+        self.seeds.plant(key._replace(part=0), seeding.ENCODE)
+        made = self.encode(sample)
+        if not self.gives_many:
+            yield made
+            return
+        for part in count(1):
+            result = next(made, _END)
+            if result is _END:
+                return
+            yield result
+            self.seeds.plant(key._replace(part=part), seeding.ENCODE)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+class MakeStream(Iterator[Item]):
+    """The encoded samples of one lane."""
+
+    def __init__(self, make: Make, lane: Lane, desk: Desk) -> None:
+        self._make = make
+        self._desk = desk
+        self._keys = make.source.open(lane)
+        self._faults = FaultLine(desk.policy)
+        self._many = make.gives_many
+        self._row: Iterator[Item] = iter(())
+        self._row_state: State = {}
+        self._part = 0
+
+    def state_dict(self) -> State:
+        """The plan's state, and where an encoder gives several samples a row, how many were taken of this one."""
+        if self._part:
+            return {**self._row_state, "part": self._part}
+        return self._keys.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Go to a saved place. Within a row that gives several samples, the row is made again."""
+        self._keys.load_state_dict(state)
+        self._row, self._part = iter(()), 0
+        for _ in range(state.get("part", 0)):
+            next(self, None)
+
+    def __next__(self) -> Item:
+        return self._next_of_many() if self._many else self._next_of_one()
+
+    def _next_of_one(self) -> Item:
+        leaves, encode, desk = self._make.leaves, self._make.encode, self._desk
+        while True:
+            key = next(self._keys)
+            if key is UNIT_END:
+                return UNIT_END, None
+            desk.take_in_hand(key)
+            tally = desk.tally.leaf(key[0])
+            call, sample = "reading", None
+            try:
+                if desk.poisoned and key in desk.poisoned:
+                    raise _poison_error(key)
+                leaf = leaves[key[0]]
+                raw = leaf.read(key[2])
+                tally.read += 1
+                tally.read_bytes += sum(map(len, raw.parts.values()))
+                call = "decoding"
+                sample = leaf.cook(raw, key)
+                if encode is not None:
+                    call = "encode_sample"
+                    self._make.seeds.plant(key, seeding.ENCODE)
+                    sample = encode(sample)
+            except SkipSample as skip:
+                tally.skip(str(skip) or "SkipSample")
+                continue
+            except Exception as error:
+                origin = leaves[key[0]].origin(key[2])
+                tally.skip(self._faults.failure(error, key=key, call=call, origin=origin, sample=sample))
+                continue
+            self._faults.success()
+            tally.made += 1
+            return key, sample
+
+    def _next_of_many(self) -> Item:
+        while True:
+            item = next(self._row, None)
+            if item is not None:
+                self._part += 1
+                return item
+            self._row_state, self._part = self._keys.state_dict(), 0
+            key = next(self._keys)
+            if key is UNIT_END:
+                return UNIT_END, None
+            self._row = self._samples_of(key)
+
+    def _samples_of(self, key: SampleKey) -> Iterator[Item]:
+        """The samples of a row. The generator's own draws go on from sample to sample."""
+        leaf, desk = self._make.leaves[key.dataset], self._desk
+        tally = desk.tally.leaf(key.dataset)
+        desk.take_in_hand(key)
+        call = "reading"
+        try:
+            if key in desk.poisoned:
+                raise _poison_error(key)
+            raw = leaf.read(key.row)
+            tally.read += 1
+            tally.read_bytes += sum(map(len, raw.parts.values()))
+            call = "decoding"
+            sample = leaf.cook(raw, key)
+            call = "encode_sample"
+            for part, made in enumerate(self._make.encoded(sample, key)):
+                self._faults.success()
+                desk.tally.leaf(key.dataset).made += 1
+                yield key._replace(part=part), made
+        except SkipSample as skip:
+            tally.skip(str(skip) or "SkipSample")
+        except Exception as error:
+            tally.skip(self._faults.failure(error, key=key, call=call, origin=leaf.origin(key.row)))
+
+
+_END: Any = object()
+
+
+def _poison_error(key: SampleKey) -> SampleError:
+    return SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
