@@ -1,0 +1,100 @@
+"""``.nv-meta/.info.json``: the shards of a data set and how many samples each holds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, meta_path, read_file
+from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
+from omniloom.errors import DatasetError
+
+# The version of the sidecar format that this package writes, in the words of the program that owns the format.
+ENERGON_VERSION = "7.4.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """Content of ``.info.json``.
+
+    Attributes:
+        shard_counts: samples by shard name; the order is the numbering of the shards in ``index.sqlite``.
+        energon_version: what wrote the file; ``None`` where it does not say.
+    """
+
+    shard_counts: dict[str, int]
+    energon_version: str | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples of all shards together."""
+        return sum(self.shard_counts.values())
+
+
+def is_prepared(root: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a prepared data set, in the new or the old form."""
+    return meta_path(root, INFO_JSON).is_file() or meta_path(root, INFO_YAML).is_file()
+
+
+def read_info(root: str | os.PathLike[str]) -> Info:
+    """Read ``.info.json``, or ``.info.yaml`` as older versions wrote it.
+
+    Raises:
+        DatasetError: the folder is not prepared, or the file is damaged.
+        ConfigError: ``.info.yaml`` is no YAML.
+    """
+    path = meta_path(root, INFO_JSON)
+    if not path.is_file() and meta_path(root, INFO_YAML).is_file():
+        path = meta_path(root, INFO_YAML)
+        raw = load_yaml(_read(path, root), name=str(path))
+    else:
+        raw = parse_json(_read(path, root), path)
+    return _checked(raw, path)
+
+
+def encode_info(shard_counts: Mapping[str, int]) -> str:
+    """Content of ``.info.json``."""
+    return json.dumps({"energon_version": ENERGON_VERSION, "shard_counts": shard_counts}, indent=2)
+
+
+def encode_info_yaml(shard_counts: Mapping[str, int]) -> str:
+    """The same content for ``.info.yaml``, which is only written where it was before."""
+    return dump_yaml({"energon_version": ENERGON_VERSION, "shard_counts": dict(shard_counts)})
+
+
+def parse_json(data: bytes, path: Path) -> Any:
+    """Parse a JSON file of the sidecar.
+
+    Raises:
+        DatasetError: names the file, line and column.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: damaged: no valid JSON: {error}. Run `omniloom prepare` again.") from error
+
+
+def _read(path: Path, root: str | os.PathLike[str]) -> bytes:
+    if not Path(root).is_dir():
+        raise DatasetError(f"{os.fspath(root)}: there is no such folder. Check the path of the data set.")
+    advice = f"The data set is not prepared; run `omniloom prepare {os.fspath(root)}`."
+    return read_file(path, what="list of shards", advice=advice)
+
+
+def _checked(raw: Any, path: Path) -> Info:
+    if not isinstance(raw, dict) or not isinstance(raw.get("shard_counts"), dict):
+        raise DatasetError(f"{path}: expected a mapping with the key 'shard_counts'. Run `omniloom prepare` again.")
+    unknown = sorted(set(raw) - {"shard_counts", "energon_version"})
+    if unknown:
+        raise DatasetError(f"{path}: unknown keys {unknown}; expected 'energon_version' and 'shard_counts'.")
+    for name, count in raw["shard_counts"].items():
+        if type(count) is not int or count < 0:
+            raise DatasetError(f"{path}: shard {name!r} has {count!r} samples; expected a whole number from 0 on.")
+        if not is_inside(name):
+            raise DatasetError(f"{path}: shard {name!r} lies outside the data set; expected a path below its folder.")
+    version = raw.get("energon_version")
+    return Info(shard_counts=raw["shard_counts"], energon_version=None if version is None else str(version))
