@@ -1,0 +1,128 @@
+"""One entry of a LLaVA-style JSON, whatever shape it came in, in the one shape that goes into a shard.
+
+============== ================================ ==========================================
+field          comes as                         becomes
+============== ================================ ==========================================
+id             string, integer, absent          string; its position where there is none
+image, images  string, list, null, absent       list of names
+conversations, list of {from, value} or         list of {from, value} with the roles
+messages       {role, content}                  human and gpt (others are kept)
+anything else  anything                         kept as it is
+============== ================================ ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from omniloom.errors import SampleError
+
+ID_FIELD = "id"
+IMAGE_FIELDS = ("image", "images")
+CONVERSATION_FIELDS = ("conversations", "messages")
+ROLES = {"human": "human", "user": "human", "gpt": "gpt", "assistant": "gpt"}
+PLACEHOLDER = "<image>"
+
+
+class LlavaEntry(NamedTuple):
+    """An entry in its one shape.
+
+    Attributes:
+        identifier: the id as text; never empty.
+        images: names of its images, in order.
+        turns: the conversation; each turn has ``from`` and ``value`` and whatever else it had.
+        extra: all other fields.
+        shapes: in what shapes it came, such as ``image: list``, for counting.
+        notices: (reason, detail) of what is odd but harmless.
+    """
+
+    identifier: str
+    images: tuple[str, ...]
+    turns: list[dict[str, Any]]
+    extra: dict[str, Any]
+    shapes: tuple[str, ...]
+    notices: tuple[tuple[str, str], ...]
+
+    @property
+    def is_one_question(self) -> bool:
+        """One image, one human turn, one answer: what the guides' VQASample field map reads without loss."""
+        return len(self.images) == 1 and [turn["from"] for turn in self.turns] == ["human", "gpt"]
+
+
+def read_llava_entry(value: Any, *, position: int) -> LlavaEntry:
+    """Bring one JSON value into the shape of `LlavaEntry`.
+
+    Raises:
+        SampleError: it is no object, or its id, image or conversation is of no known shape; the message says which.
+    """
+    if not isinstance(value, dict):
+        raise SampleError(f"expected an object, found {_kind(value)}", reason="not-an-object")
+    notices: list[tuple[str, str]] = []
+    identifier, id_shape = _read_id(value, position, notices)
+    image_field = next((name for name in IMAGE_FIELDS if name in value), IMAGE_FIELDS[0])
+    images, image_shape = _read_images(value, image_field)
+    turns_field = next((name for name in CONVERSATION_FIELDS if name in value), CONVERSATION_FIELDS[0])
+    turns, roles_shape = _read_turns(value, turns_field)
+    asked = sum(turn["value"].count(PLACEHOLDER) for turn in turns if turn["from"] != "gpt")
+    if asked != len(images) and not (asked == 0 and len(images) == 1):  # one unmarked image is put first by encoders
+        notices.append(("placeholder-count", f"{asked} {PLACEHOLDER} for {len(images)} images"))
+    extra = {name: field for name, field in value.items() if name not in (ID_FIELD, image_field, turns_field)}
+    return LlavaEntry(identifier, images, turns, extra, (id_shape, image_shape, roles_shape), tuple(notices))
+
+
+def _read_id(value: Mapping[str, Any], position: int, notices: list[tuple[str, str]]) -> tuple[str, str]:
+    identifier = value.get(ID_FIELD)
+    if identifier is None or identifier == "":
+        made = f"entry-{position:09d}"
+        notices.append(("missing-id", f"named {made}"))
+        return made, "id: none"
+    if isinstance(identifier, str):
+        return identifier, "id: string"
+    if isinstance(identifier, int) and not isinstance(identifier, bool):
+        return str(identifier), "id: integer"
+    raise SampleError(f"expected a string or an integer as id, found {_kind(identifier)}", reason="bad-id")
+
+
+def _read_images(value: Mapping[str, Any], field: str) -> tuple[tuple[str, ...], str]:
+    found = value.get(field)
+    if found is None:
+        return (), "image: null" if field in value else "image: absent"
+    if isinstance(found, str):
+        return ((found,), "image: string") if found else ((), "image: empty")
+    if not isinstance(found, list):
+        raise SampleError(
+            f"expected a name or a list of names as {field}, found {_kind(found)}", reason="bad-image-field"
+        )
+    for name in found:
+        if not isinstance(name, str) or not name:
+            raise SampleError(f"expected names in the list {field}, found {_kind(name)}", reason="bad-image-field")
+    return tuple(found), "image: list" if found else "image: empty"
+
+
+def _read_turns(value: Mapping[str, Any], field: str) -> tuple[list[dict[str, Any]], str]:
+    found = value.get(field)
+    if not isinstance(found, list):
+        raise SampleError(f"expected a list of turns as {field}, found {_kind(found)}", reason="bad-conversations")
+    if not found:
+        raise SampleError(f"{field} is an empty list", reason="no-turns")
+    turns, roles = [], set()
+    for number, turn in enumerate(found):
+        if not isinstance(turn, dict):
+            raise SampleError(f"turn {number}: expected an object, found {_kind(turn)}", reason="bad-conversations")
+        role = turn.get("from", turn.get("role"))
+        text = turn.get("value", turn.get("content"))
+        if not isinstance(role, str) or not isinstance(text, str):
+            missing = "from or role" if not isinstance(role, str) else "value or content"
+            raise SampleError(f"turn {number}: no text under {missing}", reason="bad-conversations")
+        roles.add(role)
+        rest = {name: field for name, field in turn.items() if name not in ("from", "role", "value", "content")}
+        turns.append({"from": ROLES.get(role, role), "value": text, **rest})
+    if roles <= {"human", "gpt"}:
+        return turns, "roles: human/gpt"
+    return turns, "roles: user/assistant" if roles <= {"user", "assistant"} else "roles: other"
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return "nothing" if value is None else names.get(type(value), type(value).__name__)
