@@ -18,6 +18,7 @@ from omniloom.errors import DatasetError
 
 CHUNK_BYTES = 1 << 20
 _WHITESPACE = " \t\r\n"
+_CUT_TOKEN = 16  # longer than what is left of a number or an escape that the end of the window cut
 _UTF16_OR_32_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
@@ -176,7 +177,7 @@ class _ArrayReader:
                 continue
             except RecursionError:
                 raise self._error("nested too deeply", self._at) from None
-            if stop == len(self._text) and self._read_more():
+            if stop > len(self._text) - _CUT_TOKEN and self._read_more():
                 continue  # a number could go on in the next chunk
             self._move_to(stop)
             return value, fault
@@ -184,7 +185,7 @@ class _ArrayReader:
     def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
         # Of tokens cut by the window, the longest that is complained about at its start is a pair of escapes for one
         # character; but a string without its closing quote is complained about at its opening one, however long it is.
-        return error.pos > len(self._text) - 16 or error.msg.startswith("Unterminated string")
+        return error.pos > len(self._text) - _CUT_TOKEN or error.msg.startswith("Unterminated string")
 
     def _peek(self) -> str:
         """Next character that is not whitespace; empty at the end of the file."""
