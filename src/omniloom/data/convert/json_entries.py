@@ -223,8 +223,10 @@ class _ArrayReader:
             raise DatasetError(
                 f"{self._path}: byte {byte} is not UTF-8. Convert the file with `iconv -t UTF-8`."
             ) from None
+        if self._ended and not more:
+            return False  # positions found in the window stay true
         self._text, self._at = rest + more, 0
-        return bool(more) or not self._ended
+        return True
 
     def _error(self, what: str, at: int) -> DatasetError:
         line = self._line + self._text.count("\n", self._at, at)
