@@ -66,6 +66,7 @@ class InOrderStream(Iterator[SampleKey]):
         self._plan = plan
         self._lane = lane
         self._keys: list[SampleKey] = []
+        self._unit = self._index = 0
         self._begin(0)
 
     def __next__(self) -> SampleKey:

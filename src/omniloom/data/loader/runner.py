@@ -1,0 +1,81 @@
+"""Runs lanes: the part of the loader that a worker process and the caller's own process have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from omniloom.data.pipeline.desk import Desk, LeafTally
+from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.stream import Stage, State, Stream
+from omniloom.data.plan.lane import Lane
+from omniloom.data.sample import UNIT_END, SampleKey
+
+Tallies = dict[int, LeafTally]
+
+
+@dataclass(slots=True)
+class Produced:
+    """What a lane gave.
+
+    Attributes:
+        batch: the batch; ``None`` at the end.
+        state: state of the lane after it.
+        tally: counts of what was done for it, by leaf.
+        remade: counts of what was done again only to get back to a saved place.
+        ended: the lane has no more batches.
+    """
+
+    batch: Any
+    state: State
+    tally: Tallies = field(default_factory=dict)
+    remade: Tallies = field(default_factory=dict)
+    ended: bool = False
+
+
+class LaneRunner:
+    """The streams of the lanes that this process has open.
+
+    Args:
+        pipeline: root stage of the pipeline.
+        policy: what becomes of samples that cannot be used.
+        take_in_hand: called with each key before it is worked on.
+    """
+
+    def __init__(
+        self, pipeline: Stage, policy: FaultPolicy, take_in_hand: Callable[[SampleKey], None] | None = None
+    ) -> None:
+        self._pipeline = pipeline
+        self.desk = Desk(policy)
+        if take_in_hand is not None:
+            self.desk.take_in_hand = take_in_hand
+        self._streams: dict[int, Stream] = {}
+        self._remade: dict[int, Tallies] = {}
+
+    def open(self, lane: Lane, state: State | None) -> None:
+        """Open a lane at a saved place, or at its start."""
+        stream = self._pipeline.open(lane, self.desk)
+        if state is not None:
+            stream.load_state_dict(state)
+        self._streams[lane.index] = stream
+        self._remade[lane.index] = self.desk.tally.take()
+
+    def close(self, lane_index: int) -> None:
+        """Forget a lane."""
+        self._streams.pop(lane_index, None)
+
+    def is_open(self, lane_index: int) -> bool:
+        """Whether a lane is open here."""
+        return lane_index in self._streams
+
+    def next(self, lane_index: int) -> Produced:
+        """The next batch of an open lane."""
+        stream = self._streams[lane_index]
+        remade = self._remade.pop(lane_index, {})
+        while True:
+            item = next(stream, None)
+            if item is None:
+                return Produced(None, stream.state_dict(), self.desk.tally.take(), remade, ended=True)
+            if item[0] is not UNIT_END:
+                return Produced(item[1], stream.state_dict(), self.desk.tally.take(), remade)
