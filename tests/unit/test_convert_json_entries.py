@@ -44,7 +44,7 @@ def test_an_array_gives_what_the_json_module_gives(
     assert all(entry.reason is None for entry in entries)
     if indent:
         lines = [entry.line for entry in entries]
-        starts = [line for line, row in enumerate(text.splitlines(), 1) if row.startswith(" ") and row[1] not in " ]}"]
+        starts = [line for line, row in enumerate(text.split("\n"), 1) if row.startswith(" ") and row[1] not in " ]}"]
         assert lines == starts
 
 
