@@ -1,0 +1,94 @@
+"""``omniloom preview``: look at samples, in the terminal or as an HTML page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from omniloom.data.index.dataset import DatasetIndex, open_dataset
+from omniloom.data.index.layout import replace_file
+from omniloom.tools.preview_page import page
+from omniloom.tools.preview_samples import Part, PreviewSample, chosen_rows, read_samples
+from omniloom.tools.preview_terminal import print_samples
+
+THUMBNAIL_PIXELS = 256
+
+
+@click.command(
+    epilog=(
+        "\b\nExample:\n"
+        "  omniloom preview shards --count 4\n"
+        "  omniloom preview shards --spread --count 60 --html preview.html"
+    )
+)
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option("--split-part", default="train", show_default=True, help="Part of the data set to show.")
+@click.option("--split-config", default="split.yaml", show_default=True, help="Split file in .nv-meta.")
+@click.option("--count", default=8, show_default=True, type=click.IntRange(1), help="How many samples.")
+@click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="Number of the first sample.")
+@click.option("--spread", is_flag=True, help="Take the samples evenly from the whole part.")
+@click.option("--html", "html_path", type=click.Path(path_type=Path), help="Write a page to this file instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a sample instead.")
+def command(
+    dataset: Path,
+    *,
+    split_part: str,
+    split_config: str,
+    count: int,
+    start: int,
+    spread: bool,
+    html_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Show samples in the terminal or as an HTML page.
+
+    Raw parts are shown, so that crude data sets work as well as typed ones.
+    """
+    index = open_dataset(dataset, split_part=split_part, split_config=split_config)
+    rows = chosen_rows(index.samples, count=count, start=start, spread=spread)
+    if not rows:
+        raise click.UsageError(f"--start {start} is beyond the {index.samples:,} samples of {split_part}.")
+    samples = read_samples(index, rows, thumbnail_pixels=THUMBNAIL_PIXELS)
+    if as_json:
+        for sample in samples:
+            click.echo(json.dumps(_as_json(sample)))
+        return
+    if html_path is not None:
+        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=_facts(index))
+        replace_file(html_path, text.encode("utf-8", "backslashreplace"))
+        click.echo(f"Wrote {html_path} with {len(rows):,} of {index.samples:,} samples.")
+        return
+    print_samples(samples, console=Console())
+
+
+def _facts(index: DatasetIndex) -> list[tuple[str, str]]:
+    return [
+        ("data set", str(index.root)),
+        ("split part", index.split_part),
+        ("samples", f"{index.samples:,}"),
+        ("shards", f"{len(index.shards):,}"),
+    ]
+
+
+def _as_json(sample: PreviewSample) -> dict[str, Any]:
+    return {
+        "row": sample.row,
+        "key": sample.key,
+        "shard": sample.shard,
+        "bytes": [sample.start, sample.stop],
+        "parts": {part.name: _part_as_json(part) for part in sample.parts},
+        **({"fault": sample.fault} if sample.fault else {}),
+    }
+
+
+def _part_as_json(part: Part) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": part.kind, "bytes": part.size_bytes}
+    if part.shape:
+        found["shape"] = part.shape
+    if part.value is not None:
+        return found | {"value": part.value}
+    return found | ({"text": part.text} if part.text else {})

@@ -1,0 +1,170 @@
+"""The samples that a preview shows: raw parts, described one by one, so that any data set can be looked at."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from omniloom.data.convert.image_type import image_part
+from omniloom.data.index.dataset import DatasetIndex, ShardEntry
+from omniloom.data.shards.tar_shard import TarShard
+from omniloom.errors import SampleError
+
+MAX_TEXT_CHARACTERS = 2_000
+MAX_PIXELS = 64_000_000
+_TEXT_PARTS = frozenset(("txt", "text", "transcript", "cls", "cls2", "md", "csv", "xml", "html", "yaml", "yml"))
+_JSON_PARTS = frozenset(("json", "jsn"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a sample, as a person wants to see it.
+
+    Attributes:
+        name: name of the part, such as ``jpg``.
+        size_bytes: its length.
+        kind: ``image``, ``json``, ``text`` or ``bytes``.
+        shape: of an image, as ``640 x 480 jpg``.
+        text: of a text, its beginning; of JSON, indented; of an unreadable part, why.
+        value: of JSON, what it says.
+        picture: of an image, a small RGB copy.
+    """
+
+    name: str
+    size_bytes: int
+    kind: str
+    shape: str = ""
+    text: str = ""
+    value: Any = None
+    picture: Image.Image | None = None
+
+
+class PreviewSample(NamedTuple):
+    """One sample and where it lies.
+
+    Attributes:
+        row: number of the sample in its split part, from 0.
+        key: its key.
+        shard: name of its shard.
+        start: first byte of its headers in the shard.
+        stop: byte after its last part.
+        parts: its parts in the order of the archive; empty when it cannot be read.
+        fault: why it cannot be read; empty when it can.
+    """
+
+    row: int
+    key: str
+    shard: str
+    start: int
+    stop: int
+    parts: tuple[Part, ...]
+    fault: str
+
+
+def chosen_rows(samples: int, *, count: int, start: int, spread: bool) -> list[int]:
+    """Rows to show: ``count`` neighbours from ``start`` on, or as many spread evenly from there to the end."""
+    left = max(0, samples - start)
+    count = min(count, left)
+    if not spread or count < 2:
+        return list(range(start, start + count))
+    return [start + number * (left - 1) // (count - 1) for number in range(count)]
+
+
+def read_samples(index: DatasetIndex, rows: list[int], *, thumbnail_pixels: int) -> Iterator[PreviewSample]:
+    """Read rows of a split part, which must be ascending.
+
+    Rows that are excluded, or that belong to no sample, are passed over.
+
+    Args:
+        index: the opened data set.
+        rows: numbers of samples in the split part.
+        thumbnail_pixels: longest side of the small copies of images.
+    """
+    wanted = iter(rows)
+    row = next(wanted, None)
+    first = 0
+    for entry in index.shards:
+        shard = None
+        while row is not None and row < first + entry.samples:
+            shard = shard or _open_shard(entry, index)
+            sample = _read(shard, row - first, row, thumbnail_pixels)
+            if sample is not None and sample.key not in entry.excluded_keys:
+                yield sample
+            row = next(wanted, None)
+        if shard is not None:
+            shard.close()
+        first += entry.samples
+
+
+def _open_shard(entry: ShardEntry, index: DatasetIndex) -> TarShard:
+    return TarShard(
+        entry.path,
+        name=entry.name,
+        samples=entry.samples,
+        size_bytes=entry.size_bytes,
+        fingerprint=entry.fingerprint,
+        parts_path=entry.parts_path,
+        rule=index.rule,
+    )
+
+
+def _read(shard: TarShard, shard_row: int, row: int, thumbnail_pixels: int) -> PreviewSample | None:
+    start, stop = shard.byte_range(shard_row)
+    try:
+        key, parts = shard.read(shard_row)
+    except SampleError as error:
+        if error.reason == "ignored-row":
+            return None
+        return PreviewSample(row, "", shard.name, start, stop, (), str(error))
+    shown = tuple(describe_part(name, data, thumbnail_pixels=thumbnail_pixels) for name, data in parts.items())
+    return PreviewSample(row, key, shard.name, start, stop, shown, "")
+
+
+def describe_part(name: str, data: bytes, *, thumbnail_pixels: int) -> Part:
+    """Find out what a part is, by content for images and by name for the rest, and make it presentable."""
+    kind = name.rpartition(".")[2].lower()
+    if image_part(data) is not None:
+        return _describe_image(name, data, thumbnail_pixels)
+    if kind in _JSON_PARTS:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            return Part(name=name, size_bytes=len(data), kind="bytes", text=f"no JSON: {error}")
+        text = _shorten(json.dumps(value, indent=2, ensure_ascii=False))
+        return Part(name=name, size_bytes=len(data), kind="json", text=text, value=value)
+    if kind in _TEXT_PARTS:
+        return Part(name=name, size_bytes=len(data), kind="text", text=_shorten(data.decode("utf-8", "replace")))
+    return Part(name=name, size_bytes=len(data), kind="bytes", text=data[:16].hex(" "))
+
+
+def _describe_image(name: str, data: bytes, thumbnail_pixels: int) -> Part:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            shape = f"{image.width} x {image.height} {image_part(data)}"
+            if image.width * image.height > MAX_PIXELS:
+                return Part(name=name, size_bytes=len(data), kind="image", shape=shape, text="too large to draw")
+            image.draft("RGB", (thumbnail_pixels, thumbnail_pixels))
+            image.thumbnail((thumbnail_pixels, thumbnail_pixels))
+            return Part(name=name, size_bytes=len(data), kind="image", shape=shape, picture=_on_white(image))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        return Part(name=name, size_bytes=len(data), kind="image", text=f"cannot be decoded: {error}")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layered = image.convert("RGBA")
+    ground = Image.new("RGBA", layered.size, "white")
+    ground.alpha_composite(layered)
+    return ground.convert("RGB")
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= MAX_TEXT_CHARACTERS:
+        return text
+    return f"{text[:MAX_TEXT_CHARACTERS]} … ({len(text):,} characters)"
