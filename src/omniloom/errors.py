@@ -5,6 +5,7 @@
     ├── StorageError (OSError)        bytes could not be had: url, range, last cause
     ├── DatasetError (ValueError)
     │   ├── ShardError                a shard is not what its index says, or not a sound archive
+    │   ├── BadShardsError            several such shards, listed
     │   └── SampleError               one sample: its key and origin; counted by the fault policy
     │       └── FatalSampleError      the error budget is used up, or the program itself is at fault
     ├── StateError (ValueError)       a saved state does not fit this run
@@ -16,6 +17,8 @@ what was expected, and what to do.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class OmniloomError(Exception):
@@ -53,6 +56,21 @@ class ShardError(DatasetError):
         return _rebuild_shard_error, (self.args[0], self.shard, self.reason, self.offset_bytes)
 
 
+class BadShardsError(DatasetError):
+    """Shards of a data set cannot be used.
+
+    Attributes:
+        faults: one entry per shard, with its ``shard``, ``reason``, ``offset_bytes`` and ``message``.
+    """
+
+    def __init__(self, message: str, *, faults: tuple[Any, ...]) -> None:
+        super().__init__(message)
+        self.faults = faults
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_bad_shards_error, (self.args[0], self.faults)
+
+
 class SampleError(DatasetError):
     """One sample cannot be read, decoded or encoded.
 
@@ -86,6 +104,10 @@ class SkipSample(Exception):  # noqa: N818 - the name that Energon's users know;
 
 def _rebuild_shard_error(message: str, shard: str, reason: str, offset_bytes: int | None) -> ShardError:
     return ShardError(message, shard=shard, reason=reason, offset_bytes=offset_bytes)
+
+
+def _rebuild_bad_shards_error(message: str, faults: tuple[Any, ...]) -> BadShardsError:
+    return BadShardsError(message, faults=faults)
 
 
 def _rebuild_sample_error(kind: type[SampleError], message: str, reason: str) -> SampleError:

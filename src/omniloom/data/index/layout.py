@@ -51,6 +51,8 @@ def is_inside(shard: str) -> bool:
 def replace_file(path: str | os.PathLike[str], data: bytes | str, *, mode: int | None = None) -> None:
     """Write a whole file under a temporary name and rename it: readers see the old content or the new.
 
+    The folder is made when it is missing.
+
     Args:
         path: the file.
         data: its content; text is written as UTF-8.
@@ -62,6 +64,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes | str, *, mode: int |
     target = Path(path)
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
         if mode is not None:
             temporary.chmod(mode)
