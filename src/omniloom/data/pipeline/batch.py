@@ -132,7 +132,7 @@ class CallStream(Iterator[Item]):
                 raise
         if len(values) < size and self._drop_last:
             for key in keys:
-                self._desk.tally.leaf(key.dataset).skip("drop-last")
+                self._desk.tally.leaf(key.dataset).take_back("drop-last")
             return self._collect()
         return keys, values
 
@@ -156,4 +156,4 @@ class CallStream(Iterator[Item]):
 
     def _skip(self, keys: list[SampleKey], reason: str) -> None:
         for key in keys:
-            self._desk.tally.leaf(key.dataset).skip(reason)
+            self._desk.tally.leaf(key.dataset).take_back(reason)

@@ -20,24 +20,29 @@ class LeafTally:
     Attributes:
         read: rows read.
         read_bytes: bytes of their parts.
-        made: samples that came out of encoding.
+        yielded: samples that went on to the caller.
         skipped: samples left out, by reason.
     """
 
     read: int = 0
     read_bytes: int = 0
-    made: int = 0
+    yielded: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count samples that are left out."""
         self.skipped[reason] = self.skipped.get(reason, 0) + count
 
+    def take_back(self, reason: str) -> None:
+        """Count a sample as left out that had been counted as yielded."""
+        self.yielded -= 1
+        self.skip(reason)
+
     def add(self, other: LeafTally) -> None:
         """Add the counts of another tally to this one."""
         self.read += other.read
         self.read_bytes += other.read_bytes
-        self.made += other.made
+        self.yielded += other.yielded
         for reason, count in other.skipped.items():
             self.skip(reason, count)
 

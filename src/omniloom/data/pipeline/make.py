@@ -158,7 +158,7 @@ class MakeStream(Iterator[Item]):
                 tally.skip(self._faults.failure(error, key=key, call=call, origin=origin, sample=sample))
                 continue
             self._faults.success()
-            tally.made += 1
+            tally.yielded += 1
             return key, sample
 
     def _next_of_many(self) -> Item:
@@ -190,7 +190,7 @@ class MakeStream(Iterator[Item]):
             call = "encode_sample"
             for part, made in enumerate(self._make.encoded(sample, key)):
                 self._faults.success()
-                desk.tally.leaf(key.dataset).made += 1
+                desk.tally.leaf(key.dataset).yielded += 1
                 yield key._replace(part=part), made
         except SkipSample as skip:
             tally.skip(str(skip) or "SkipSample")

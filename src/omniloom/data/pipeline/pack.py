@@ -137,7 +137,7 @@ class PackStream(Iterator[Item]):
         selected = {id(sample) for group in chosen for sample in group}
         for key, sample in window:
             if id(sample) not in selected and len(selected) < len(window):
-                self._desk.tally.leaf(key.dataset).skip("not-selected")
+                self._desk.tally.leaf(key.dataset).take_back("not-selected")
         return groups
 
     def _packs_of(self, group: Group) -> Iterator[Item]:
@@ -147,7 +147,7 @@ class PackStream(Iterator[Item]):
             try:
                 ready.append((key, self._postencoded(key, sample)))
             except SkipSample as skip:
-                self._desk.tally.leaf(key.dataset).skip(str(skip) or "SkipSample")
+                self._desk.tally.leaf(key.dataset).take_back(str(skip) or "SkipSample")
             except Exception as error:
                 self._fail([(key, sample)], error, call)
         if not ready:
@@ -163,7 +163,7 @@ class PackStream(Iterator[Item]):
             self._faults.success()
         except SkipSample as skip:
             for key, _ in ready:
-                self._desk.tally.leaf(key.dataset).skip(str(skip) or "SkipSample")
+                self._desk.tally.leaf(key.dataset).take_back(str(skip) or "SkipSample")
         except Exception as error:
             self._fail(ready, error, "pack_selected_samples")
 
@@ -179,4 +179,4 @@ class PackStream(Iterator[Item]):
         leaf = self._pack.source.leaves[key.dataset]
         reason = self._faults.failure(error, key=key, call=call, origin=Origin(leaf.name), sample=items[0][1])
         for key, _ in items:
-            self._desk.tally.leaf(key.dataset).skip(reason)
+            self._desk.tally.leaf(key.dataset).take_back(reason)

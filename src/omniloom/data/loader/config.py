@@ -1,0 +1,111 @@
+"""`WorkerConfig`: which data-parallel rank this is, and how its workers are run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from omniloom.data.loader.processes import StartMethod
+from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.plan.lane import default_lanes
+from omniloom.errors import ConfigError
+
+
+@dataclass(kw_only=True)
+class WorkerConfig:
+    """Rank, world and workers. Without arguments it asks torch.distributed, and is rank 0 of 1 where there is none.
+
+    Attributes:
+        rank: data-parallel rank.
+        world_size: number of data-parallel ranks.
+        num_workers: worker processes of a rank; 0 loads in the caller's own process.
+        data_parallel_group: process group to gather and scatter states in; the default group where it is ``None``.
+        seed_offset: seed of the run: order, blend and augmentation follow it.
+        prefetch_factor: batches that each worker is asked for ahead.
+        persistent_workers: keep workers from one pass to the next (they always are; ``False`` ends them in between).
+        pin_memory: copy batches to page-locked memory; ``None``: no.
+        lanes: streams that the run is made of; ``None``: a multiple of world size x workers and of 12. A saved state
+            keeps its own.
+        start_method: ``spawn`` (a fresh interpreter; takes closures and notebook classes) or ``fork``.
+        on_worker_death: ``restart`` or ``raise``.
+        faults: what becomes of samples that cannot be used.
+        global_error_handler: called as ``handler(error, sample, sources)`` for each of them.
+        on_worker_start: called with the worker's number in each worker before it works.
+    """
+
+    rank: int | None = None
+    world_size: int | None = None
+    num_workers: int = 4
+    data_parallel_group: Any = None
+    seed_offset: int = 0
+    prefetch_factor: int = 2
+    persistent_workers: bool = True
+    pin_memory: bool | None = None
+    lanes: int | None = None
+    start_method: StartMethod = "spawn"
+    on_worker_death: Literal["restart", "raise"] = "restart"
+    faults: FaultPolicy = field(default_factory=FaultPolicy)
+    global_error_handler: Callable[[Exception, Any, Any], None] | None = None
+    on_worker_start: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rank is None) != (self.world_size is None):
+            raise ConfigError("WorkerConfig: give both `rank` and `world_size`, or neither to ask torch.distributed")
+        if self.rank is None:
+            self.rank, self.world_size = _distributed_rank(self.data_parallel_group)
+        if not 0 <= self.rank < self.ranks:
+            raise ConfigError(f"WorkerConfig: rank {self.rank} found, 0 to {self.ranks - 1} expected")
+        if self.num_workers < 0 or self.prefetch_factor < 1:
+            raise ConfigError(
+                f"WorkerConfig: num_workers={self.num_workers}, prefetch_factor={self.prefetch_factor} found; "
+                "at least 0 and 1 expected"
+            )
+        if self.start_method not in ("spawn", "fork") or self.on_worker_death not in ("restart", "raise"):
+            raise ConfigError(
+                f"WorkerConfig: start_method={self.start_method!r}, on_worker_death={self.on_worker_death!r} found; "
+                "'spawn' or 'fork', and 'restart' or 'raise' expected"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """The number of data-parallel ranks."""
+        return self.world_size or 1
+
+    @property
+    def number(self) -> int:
+        """The data-parallel rank."""
+        return self.rank or 0
+
+    @property
+    def run_lanes(self) -> int:
+        """Lanes of a new run."""
+        return self.lanes if self.lanes is not None else default_lanes(self.ranks, self.num_workers)
+
+    @staticmethod
+    def default_worker_config(num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
+        """The rank and world of torch.distributed, or rank 0 of 1."""
+        return WorkerConfig(num_workers=num_workers, data_parallel_group=data_parallel_group)
+
+    def global_rank(self) -> int:
+        """Rank in the whole job of this rank of the data-parallel group."""
+        distributed = running_distributed()
+        if distributed is None or self.data_parallel_group is None:
+            return self.number
+        return int(distributed.get_global_rank(self.data_parallel_group, self.number))
+
+
+def running_distributed() -> Any:
+    """The module torch.distributed where a process group runs, else ``None``. Imports nothing."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    return torch.distributed
+
+
+def _distributed_rank(group: Any) -> tuple[int, int]:
+    distributed = running_distributed()
+    if distributed is None:
+        return 0, 1
+    return int(distributed.get_rank(group)), int(distributed.get_world_size(group))

@@ -1,0 +1,122 @@
+"""A data set as a loader takes it: a pipeline, the plan in it, and the rank it is for. Nothing is open yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omniloom.data.loader.config import WorkerConfig
+from omniloom.data.loader.state import Mix
+from omniloom.data.pipeline.batch import Batch, Map, make_of
+from omniloom.data.pipeline.make import Make
+from omniloom.data.pipeline.pack import Pack
+from omniloom.data.plan.in_order import InOrder
+from omniloom.data.plan.lane import Lane, rank_lanes
+from omniloom.data.plan.plan import Plan
+
+Pipeline = Make | Pack | Map | Batch
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What `get_train_dataset` and its kin give. A loader iterates it; iterating it directly loads in this process.
+
+    Attributes:
+        pipeline: root stage of the pipeline.
+        plan: the plan at its other end.
+        worker_config: rank, world and workers.
+        batch_size: samples in a batch; ``None``: samples come one by one.
+        virtual_epoch_length: batches of each rank in a pass; 0: a pass ends with the data, or never.
+        finish: made of each batch in the caller's process, or ``None``.
+        user_code: whether the pipeline calls functions that may draw random numbers.
+        paths: where the leaves lie, by position.
+    """
+
+    pipeline: Pipeline
+    plan: Plan | InOrder
+    worker_config: WorkerConfig
+    batch_size: int | None
+    virtual_epoch_length: int = 0
+    equal_steps: bool = False
+    finish: Callable[[Any], Any] | None = None
+    user_code: bool = False
+    paths: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        from omniloom.data.loader.loader import Loader  # noqa: PLC0415 - the loader is built of data sets
+
+        return iter(Loader(self, num_workers=0))
+
+    def __str__(self) -> str:
+        return str(self.pipeline)
+
+    def __len__(self) -> int:
+        """Batches of this rank in a pass. Raises TypeError where it cannot be known."""
+        length = self.length()
+        if length is None:
+            raise TypeError("this data set has no length: its pipeline packs samples, or makes several of one")
+        return length
+
+    @property
+    def one_to_one(self) -> bool:
+        """Whether each row gives one sample, packs aside."""
+        return not make_of(self.pipeline).gives_many and not self._packs
+
+    @property
+    def _packs(self) -> bool:
+        stage: Any = self.pipeline
+        while not isinstance(stage, Make | Pack):
+            stage = stage.source
+        return isinstance(stage, Pack)
+
+    @property
+    def window_samples(self) -> int:
+        """Samples of a packing window; 0 without packing."""
+        stage: Any = self.pipeline
+        while not isinstance(stage, Make | Pack):
+            stage = stage.source
+        return stage.window_samples if isinstance(stage, Pack) else 0
+
+    def length(self, lanes: int | None = None) -> int | None:
+        """Batches of this rank in a pass; of an endless one, in an epoch of the data. ``None`` if unknown."""
+        config = self.worker_config
+        if self.virtual_epoch_length:
+            return self.virtual_epoch_length
+        if not self.one_to_one:
+            return None
+        if self.plan.endless:
+            rows = sum(leaf.rows for leaf in self.plan.leaves)
+            return max(1, rows // (config.ranks * (self.batch_size or 1)))
+        lanes = lanes or config.run_lanes
+        if self.equal_steps:
+            return max(self.rank_batches(rank, lanes) for rank in range(config.ranks))
+        return self.rank_batches(config.number, lanes)
+
+    def rank_batches(self, rank: int, lanes: int) -> int:
+        """Batches of a rank in one pass over data that ends, where each row gives one sample."""
+        size = self.batch_size or 1
+        drops = isinstance(self.pipeline, Batch) and self.pipeline.drop_last
+        rows = (self.plan.lane_rows(Lane(i, lanes)) or 0 for i in rank_lanes(lanes, rank, self.worker_config.ranks))
+        return sum(n // size if drops else -(-n // size) for n in rows)
+
+    def mix(self) -> Mix:
+        """What the order of samples hangs on."""
+        plan = self.plan
+        settings: dict[str, Any] = {"window_samples": self.window_samples}
+        if isinstance(plan, Plan):
+            shuffle = plan.shuffle
+            settings |= {
+                "seed": plan.seed,
+                "shuffle": [
+                    shuffle.runs,
+                    shuffle.run_rows,
+                    shuffle.block_rows,
+                    shuffle.epochs_together,
+                    shuffle.with_replacement,
+                ],
+                "passes": [leaf.passes for leaf in plan.leaves] if not plan.endless else None,
+            }
+            return Mix(tuple((leaf.name, leaf.rows, leaf.weight) for leaf in plan.leaves), settings)
+        settings |= {"unit_rows": plan.unit_rows, "units": plan.units}
+        return Mix(tuple((leaf.name, leaf.rows, 1.0) for leaf in plan.leaves), settings)

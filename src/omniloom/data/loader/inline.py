@@ -1,0 +1,50 @@
+"""Lanes run in the caller's own process: the loader without workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+
+from omniloom.data.loader.runner import LaneRunner, Produced
+from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.seeding import caller_random_state
+from omniloom.data.pipeline.stream import Stage, State
+from omniloom.data.plan.lane import Lane
+
+
+class InlineLanes:
+    """The same as a pool of workers, without any.
+
+    Args:
+        pipeline: root stage of the pipeline.
+        policy: what becomes of samples that cannot be used.
+        keep_random_state: put the caller's random numbers back after each batch (user code is seeded by sample).
+    """
+
+    def __init__(self, pipeline: Stage, policy: FaultPolicy, *, keep_random_state: bool) -> None:
+        self._runner = LaneRunner(pipeline, policy)
+        self._keep_random_state = keep_random_state
+        self._lanes: dict[int, Lane] = {}
+        self._states: Mapping[int, State] = {}
+        self.deaths: list[str] = []
+        self.pids: list[int] = []
+
+    def start(self, lanes: Sequence[Lane], batches: Mapping[int, int], states: Mapping[int, State]) -> None:
+        """Begin at saved places of lanes; the number of batches does not matter here."""
+        del batches
+        for index in self._lanes:
+            self._runner.close(index)
+        self._lanes = {lane.index: lane for lane in lanes}
+        self._states = states
+
+    def fetch(self, lane_index: int) -> Produced:
+        """The next batch of a lane."""
+        with caller_random_state() if self._keep_random_state else nullcontext():
+            if not self._runner.is_open(lane_index):
+                self._runner.open(self._lanes[lane_index], self._states.get(lane_index))
+            return self._runner.next(lane_index)
+
+    def close(self) -> None:
+        """Forget the lanes."""
+        for index in self._lanes:
+            self._runner.close(index)

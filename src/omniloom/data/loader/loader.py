@@ -1,0 +1,317 @@
+"""The loader: batches of a rank's lanes in their order, and the state of the lanes at every step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from omniloom.data.loader import collective, state_tensors
+from omniloom.data.loader.dataset import Dataset
+from omniloom.data.loader.inline import InlineLanes
+from omniloom.data.loader.messages import WorkOrder
+from omniloom.data.loader.pads import PadMaker
+from omniloom.data.loader.pool import PoolSettings, WorkerPool
+from omniloom.data.loader.runner import Produced
+from omniloom.data.loader.state import LaneState, RankState, check_fits, deal, put_together, read_states
+from omniloom.data.loader.stats import LoaderStats
+from omniloom.data.pipeline.batch import make_of
+from omniloom.data.plan.lane import Lane, rank_lanes
+from omniloom.data.plan.plan import Plan
+from omniloom.data.plan.rebase import rebase_lane
+from omniloom.data.sample import SampleKey
+from omniloom.errors import ConfigError, StateError
+
+
+class Loader:
+    """Iterates a data set. Its state can be saved between any two batches, and restored at any time.
+
+    A ``for`` loop ends with the pass (see `Dataset.virtual_epoch_length`); after a ``break`` the next loop goes on
+    exactly where the last one stopped.
+
+    Args:
+        dataset: what to load.
+        num_workers: worker processes; ``None``: as the data set's `WorkerConfig` says.
+        prefetch_factor: batches that each worker is asked for ahead; ``None``: likewise.
+        watchdog_timeout_seconds: a worker that is at one sample for longer is reported with its stack.
+        watchdog_initial_timeout_seconds: the same until a worker has started.
+        fail_on_timeout: end a worker that hangs; it is dealt with as one that died.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        num_workers: int | None = None,
+        prefetch_factor: int | None = None,
+        watchdog_timeout_seconds: float | None = 60.0,
+        watchdog_initial_timeout_seconds: float | None = None,
+        fail_on_timeout: bool = False,
+    ) -> None:
+        config = dataset.worker_config
+        self.dataset = dataset
+        self.worker_config = config
+        self.num_workers = config.num_workers if num_workers is None else num_workers
+        self._settings = PoolSettings(
+            num_workers=max(1, self.num_workers),
+            prefetch_factor=prefetch_factor or config.prefetch_factor,
+            start_method=config.start_method,
+            on_worker_death=config.on_worker_death,
+            watchdog_seconds=watchdog_timeout_seconds,
+            watchdog_initial_seconds=watchdog_initial_timeout_seconds,
+            fail_on_timeout=fail_on_timeout,
+            keep_lanes=dataset.window_samples > 0,
+        )
+        self._engine: WorkerPool | InlineLanes | None = None
+        self._running = False
+        self._stats = LoaderStats()
+        self.is_pad = False
+        self._reset(config.run_lanes)
+
+    # Iterating
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Pass(self)
+
+    def __len__(self) -> int:
+        """Batches of this rank in a pass. Raises TypeError where it cannot be known."""
+        length = self.dataset.length(self._lane_count)
+        if length is None:
+            raise TypeError("this loader has no length: its pipeline packs samples, or makes several of one")
+        return length
+
+    def next_batch(self) -> Any:
+        """The next batch of the pass. Raises StopIteration at its end; the one after that is of the next pass."""
+        if self._pass_is_over():
+            self._end_pass()
+            raise StopIteration
+        started = time.perf_counter()
+        self._in_pass, self.is_pad = True, False
+        produced = self._next_produced()
+        self._stats.seconds_waited += time.perf_counter() - started
+        if produced is None:
+            if self._steps_due is not None and self._steps < self._steps_due:
+                self.is_pad = True
+                self._steps += 1
+                return self._pads.make(self._lane_count)
+            self._end_pass()
+            raise StopIteration
+        self._steps += 1
+        self._stats.batches += 1
+        return produced.batch if self.dataset.finish is None else self.dataset.finish(produced.batch)
+
+    def _next_produced(self) -> Produced | None:
+        """What comes from the lane whose turn it is; ``None`` when all lanes have ended."""
+        while True:
+            waiting = [(lane.batches, index) for index, lane in self._lanes.items() if not lane.ended]
+            if not waiting:
+                return None
+            index = min(waiting)[1]
+            produced = self._fetch(index)
+            self._stats.add(produced)
+            lane = self._lanes[index]
+            lane.stream, lane.ended = produced.state, produced.ended
+            if not produced.ended:
+                lane.batches += 1
+                return produced
+
+    def _fetch(self, index: int) -> Produced:
+        engine = self._started_engine()
+        try:
+            return engine.fetch(index)
+        except BaseException:  # an interrupt may have come between an answer and its being noted: begin anew
+            self.close()
+            raise
+
+    def _started_engine(self) -> WorkerPool | InlineLanes:
+        if self._engine is None:
+            self._engine = self._make_engine()
+        if not self._running:
+            open_lanes = {i: lane for i, lane in self._lanes.items() if not lane.ended}
+            self._engine.start(
+                [Lane(i, self._lane_count, self._lap) for i in open_lanes],
+                {i: lane.batches for i, lane in open_lanes.items()},
+                {i: lane.stream for i, lane in open_lanes.items() if lane.stream is not None},
+            )
+            self._running = True
+        return self._engine
+
+    def _make_engine(self) -> WorkerPool | InlineLanes:
+        policy = self.worker_config.faults
+        if self.num_workers == 0:
+            return InlineLanes(self.dataset.pipeline, policy, keep_random_state=self.dataset.user_code)
+        order = WorkOrder(self.dataset.pipeline, policy, 0, self.worker_config.on_worker_start)
+        return WorkerPool(order, self._settings)
+
+    def _pass_is_over(self) -> bool:
+        length = self.dataset.virtual_epoch_length
+        return length > 0 and self._in_pass and self._steps % length == 0
+
+    def _end_pass(self) -> None:
+        """A pass has ended: the next one goes on, or, where the data has ended, begins the next lap."""
+        self._in_pass = False
+        if all(lane.ended for lane in self._lanes.values()):
+            self._begin_lap(self._lap + 1)
+        if not self.worker_config.persistent_workers:
+            self.close()
+
+    # State
+
+    def state(self) -> RankState:
+        """The state of this rank between two batches."""
+        lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in self._lanes.items()}
+        config = self.worker_config
+        return RankState(
+            lanes=self._lane_count,
+            world_size=config.ranks,
+            lap=self._lap,
+            steps=self._steps,
+            in_pass=self._in_pass,
+            lane_states=lanes,
+            mix=self.dataset.mix(),
+            rank=config.number,
+        )
+
+    def save_state_rank(self) -> dict[str, Any]:
+        """The state of this rank as plain dicts, lists, strings and numbers; JSON or torch can save it."""
+        return self.state().to_plain()
+
+    def restore_state_rank(self, state: object) -> None:
+        """Go on from a saved state, at any time.
+
+        Args:
+            state: what `save_state_rank` gave; or a file it was saved in; or a list of these, or a folder of files,
+                for all ranks: then the lanes are dealt again to the ranks of this run. ``None``: nothing happens.
+
+        Raises:
+            StateError: the state does not fit this run. Nothing was changed.
+        """
+        collective.agree_on_presence(state, self.worker_config)
+        if state is not None:
+            self._restore(read_states(state, where="restore_state_rank"), where="restore_state_rank")
+
+    def save_state_global(
+        self, global_dst_rank: int = 0, *, dst_rank: int | None = None
+    ) -> list[dict[str, Any]] | None:
+        """All ranks' states, on the given global rank; ``None`` on the others."""
+        destination = global_dst_rank if dst_rank is None else dst_rank
+        return collective.gather_states(self.save_state_rank(), self.worker_config, destination)
+
+    def restore_state_global(self, state: Sequence[Any] | None, *, src_rank: int | None = None) -> None:
+        """Go on from the states of all ranks.
+
+        Args:
+            state: what `save_state_global` gave, on every rank, or with ``src_rank`` on that rank only.
+            src_rank: rank within the data-parallel group that has the states.
+        """
+        if src_rank is not None and self.worker_config.ranks > 1:
+            state = collective.share_states(state, self.worker_config, src_rank)
+        if state is not None:
+            states = [read_states(one, where="restore_state_global") for one in state]
+            self._restore(put_together(states, where="restore_state_global"), where="restore_state_global")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as uint8 tensors of JSON, one a lane, that torch's distributed checkpoint can deal again."""
+        return state_tensors.to_tensors(self.state(), endless=self.dataset.plan.endless)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; also from the lanes of all ranks together."""
+        self._restore(state_tensors.from_tensors(state_dict, where="load_state_dict"), where="load_state_dict")
+
+    save_state = save_state_global
+    restore_state = restore_state_global
+
+    def _restore(self, state: RankState, *, where: str) -> None:
+        config = self.worker_config
+        mix = self.dataset.mix()
+        same = check_fits(state, mix, where=where)
+        mine = deal(state, rank=config.number, world_size=config.ranks, where=where)
+        lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in mine.lane_states.items()}
+        if not same and isinstance(self.dataset.plan, Plan):
+            for index, lane in lanes.items():
+                where_it_is = Lane(index, state.lanes, state.lap)
+                lane.stream = rebase_lane(self.dataset.plan, state.mix.leaves, where_it_is, lane.stream)
+        self._reset(state.lanes)
+        self._lanes, self._lap, self._steps, self._in_pass = lanes, mine.lap, mine.steps, mine.in_pass
+
+    def _reset(self, lane_count: int) -> None:
+        self._lane_count = lane_count
+        self._begin_lap(0)
+        self._steps_due = self._even_steps()
+        self._pads = PadMaker(self.dataset)
+
+    def _begin_lap(self, lap: int) -> None:
+        config = self.worker_config
+        self._running = False  # the lanes are elsewhere now; the workers may stay
+        self._lanes = {i: LaneState() for i in rank_lanes(self._lane_count, config.number, config.ranks)}
+        self._lap, self._steps, self._in_pass = lap, 0, False
+
+    def _even_steps(self) -> int | None:
+        """Steps that every rank makes in a pass, where they are to make equally many."""
+        if not self.dataset.equal_steps:
+            return None
+        if self.dataset.plan.endless or not self.dataset.one_to_one:
+            raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
+        return self.dataset.length(self._lane_count)
+
+    # Single samples
+
+    def can_restore_sample(self) -> bool:
+        """Whether single samples can be made again by their key; always."""
+        return True
+
+    def restore_sample(self, restore_key: Sequence[int]) -> Any:
+        """The encoded sample of a ``__restore_key__``, made again in this process, bit for bit.
+
+        Raises:
+            StateError: the key is not one of this data set.
+        """
+        numbers = [part for part in restore_key if isinstance(part, int)]
+        make = make_of(self.dataset.pipeline)
+        if not 3 <= len(numbers) <= 4 or not 0 <= numbers[0] < len(make.leaves):
+            raise StateError(f"restore_sample: {tuple(restore_key)!r} found; (data set, epoch, row[, part]) expected")
+        sample = make.make(SampleKey(*numbers))
+        return sample if self.dataset.finish is None else self.dataset.finish(sample)
+
+    # Housekeeping
+
+    def stats(self) -> dict[str, Any]:
+        """Counts by data set of what the batches so far were made of, skips by reason, and seconds waited."""
+        plain = self._stats.to_plain([leaf.name for leaf in self.dataset.plan.leaves])
+        batches = [lane.batches for lane in self._lanes.values()]
+        plain["lane_skew_batches"] = max(batches) - min(batches)
+        plain["worker_deaths"] = list(self._engine.deaths) if self._engine is not None else []
+        return plain
+
+    def config(self) -> dict[str, Any]:
+        """What this loader is, as plain values."""
+        return {
+            "type": type(self).__name__,
+            "num_workers": self.num_workers,
+            "prefetch_factor": self._settings.prefetch_factor,
+            "lanes": self._lane_count,
+            "rank": self.worker_config.number,
+            "world_size": self.worker_config.ranks,
+            "dataset": str(self.dataset).splitlines(),
+        }
+
+    def close(self) -> None:
+        """End the workers. The next batch starts new ones, at the same place."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        self._running = False
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Pass(Iterator[Any]):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __next__(self) -> Any:
+        return self._loader.next_batch()

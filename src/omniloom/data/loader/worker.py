@@ -1,0 +1,140 @@
+"""A worker process: makes batches of the lanes it is asked for and sends them with the lanes' states."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+
+from omniloom.data.loader.messages import (
+    DropLane,
+    Failed,
+    FreeSlabs,
+    Made,
+    MakeBatch,
+    NewSlab,
+    Poison,
+    Ready,
+    Request,
+    RetireSlab,
+    StateChange,
+    WorkOrder,
+)
+from omniloom.data.loader.runner import LaneRunner
+from omniloom.data.loader.transport import SlabWriter
+from omniloom.data.loader.watch import Board, StackFile
+from omniloom.data.pipeline.stream import State
+from omniloom.errors import WorkerError
+
+
+def main(descriptor: int) -> None:
+    """Entry point of a fresh interpreter: the work order comes first over the connection."""
+    connection: Connection[object, Request] = Connection(descriptor)
+    try:
+        order: WorkOrder = pickle.loads(connection.recv_bytes())
+    except Exception as error:
+        connection.send(_failure(-1, -1, error))
+        return
+    serve(connection, order)
+
+
+def serve(connection: Connection[object, Request], order: WorkOrder) -> None:
+    """Work until the caller closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's; it closes the connection
+    threading.Thread(target=_leave_with_caller, args=(connection.fileno(),), daemon=True).start()
+    gc.freeze()
+    try:
+        Worker(connection, order).run()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the caller is gone
+
+
+class Worker:
+    """The life of a worker."""
+
+    def __init__(self, connection: Connection[object, Request], order: WorkOrder) -> None:
+        self._connection = connection
+        self._requests: deque[MakeBatch] = deque()
+        self._sent: dict[int, State] = {}
+        self._slabs = SlabWriter(self._announce_slab, lambda slab: connection.send(RetireSlab(slab)))
+        self._board, board_descriptor = Board.create()
+        stack = StackFile.register()
+        connection.send(Ready(os.getpid()))
+        reduction.send_handle(connection, board_descriptor, None)
+        reduction.send_handle(connection, stack.descriptor, None)
+        os.close(board_descriptor)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)  # as torch's own workers do
+        if order.on_start is not None:
+            order.on_start(order.number)
+        self._runner = LaneRunner(order.pipeline, order.policy, self._board.take_in_hand)
+
+    def run(self) -> None:
+        """Answer requests, in the order in which they come."""
+        while True:
+            while not self._requests or self._connection.poll(0):
+                self._listen(self._connection.recv())
+            self._make(self._requests.popleft())
+
+    def _listen(self, request: Request) -> None:
+        if isinstance(request, MakeBatch):
+            self._requests.append(request)
+        elif isinstance(request, FreeSlabs):
+            for slab in request.slabs:
+                self._slabs.give_back(slab)
+        elif isinstance(request, DropLane):
+            self._runner.close(request.lane_index)
+            self._sent.pop(request.lane_index, None)
+        elif isinstance(request, Poison):
+            self._runner.desk.poisoned = request.keys
+
+    def _make(self, request: MakeBatch) -> None:
+        index = request.lane.index
+        self._board.clear()
+        try:
+            if request.reopen:
+                self._runner.open(request.lane, request.state)
+                self._sent.pop(index, None)
+            produced = self._runner.next(index)
+            while self._connection.poll(0):  # slabs that came back meanwhile can be used at once
+                self._listen(self._connection.recv())
+            parcel = None if produced.ended else self._slabs.pack(produced.batch)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:
+            self._connection.send(_failure(request.generation, index, error))
+            return
+        change = StateChange.between(self._sent.get(index), produced.state)
+        self._sent[index] = produced.state
+        self._connection.send(Made(request.generation, index, parcel, change, produced.tally, produced.remade))
+
+    def _announce_slab(self, slab: int, size_bytes: int, descriptor: int) -> None:
+        self._connection.send(NewSlab(slab, size_bytes))
+        reduction.send_handle(self._connection, descriptor, None)
+
+
+def _failure(generation: int, lane_index: int, error: Exception) -> Failed:
+    """An error in a form that can be sent: itself where it can be pickled, else its text."""
+    trace = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = WorkerError(f"{type(error).__name__}: {error}")
+    return Failed(generation, lane_index, error, trace)
+
+
+def _leave_with_caller(descriptor: int) -> None:
+    """End the process at once when the caller's end of the connection closes, even in the midst of user code."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):
+        pass
+    os._exit(0)

@@ -1,0 +1,34 @@
+"""A lane goes on under a mix that has changed: other weights, or leaves that were added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from omniloom.data.plan.lane import Lane
+from omniloom.data.plan.plan import Plan
+
+
+def rebase_lane(
+    plan: Plan, saved_leaves: Sequence[tuple[str, int, float]], lane: Lane, stream: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """The state of a lane under ``plan``, of its state under a plan with the same leaves but other weights.
+
+    Every leaf goes on from the row it had come to; the blend starts anew. A packing window that was
+    open begins anew as well: up to a window of samples comes again.
+
+    Args:
+        plan: the plan as it is now.
+        saved_leaves: (name, rows, weight) of the leaves when the state was saved.
+        lane: the lane.
+        stream: its state then; ``None`` at its start.
+    """
+    if stream is None:
+        return None
+    now = {leaf.name: leaf for leaf in plan.leaves}
+    then = replace(plan, leaves=tuple(replace(now[name], weight=weight) for name, _, weight in saved_leaves))
+    before = then.open(lane)
+    before.load_state_dict(stream)
+    cursors = before.cursors()
+    return {"index": 0, "cursors": cursors, "base": cursors}
