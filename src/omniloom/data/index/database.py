@@ -21,20 +21,17 @@ from omniloom.errors import DatasetError, StorageError
 
 STAGE_SUFFIX = ".stage"
 _CACHE_KIB = 65_536
-_SAMPLES = """CREATE TABLE {schema}samples (
-    tar_file_id INTEGER NOT NULL,
-    sample_key TEXT NOT NULL{unique},
-    sample_index INTEGER NOT NULL,
-    byte_offset INTEGER,
-    byte_size INTEGER
-)"""
-_PARTS = """CREATE TABLE sample_parts (
-    tar_file_id INTEGER,
-    sample_index INTEGER,
-    part_name TEXT,
-    content_byte_offset INTEGER,
-    content_byte_size INTEGER
-)"""
+# sqlite keeps a statement as it was written: with Energon's line breaks the schemas are equal as text.
+_BREAK = "\n" + 20 * " "
+_END = "\n" + 16 * " " + ")"
+_SAMPLES = (
+    f"CREATE TABLE {{schema}}samples ({_BREAK}tar_file_id INTEGER NOT NULL,{_BREAK}sample_key TEXT NOT NULL{{unique}},"
+    f"{_BREAK}sample_index INTEGER NOT NULL,{_BREAK}byte_offset INTEGER,{_BREAK}byte_size INTEGER{_END}"
+)
+_PARTS = (
+    f"CREATE TABLE sample_parts ({_BREAK}tar_file_id INTEGER,{_BREAK}sample_index INTEGER,{_BREAK}part_name TEXT,"
+    f"{_BREAK}content_byte_offset INTEGER,{_BREAK}content_byte_size INTEGER{_END}"
+)
 _KEY_INDEX = "CREATE INDEX idx_samples_sample_key ON samples(sample_key)"
 _REPEATED = f"""SELECT sample_key FROM stage.samples GROUP BY sample_key HAVING count(*) > 1
     ORDER BY sample_key LIMIT {EXAMPLE_LIMIT}"""

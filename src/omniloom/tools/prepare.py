@@ -1,0 +1,163 @@
+"""``omniloom prepare``: index a folder of shards."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from omniloom.data.index.info import is_prepared
+from omniloom.data.index.layout import WORK_FOLDER, meta_path
+from omniloom.data.index.prepare import Progress, prepare_dataset
+from omniloom.data.index.sidecar import Prepared
+from omniloom.data.index.sources import find_sources
+from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio
+from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
+from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
+from omniloom.tools.prepare_options import PrepareOptions, prepare_options
+from omniloom.tools.prepare_progress import progress_display
+
+EXIT_ERROR = 1
+
+
+@click.command(
+    epilog=(
+        "\b\nExample:\n"
+        "  omniloom prepare shards\n"
+        "  omniloom prepare shards --split-ratio 9,1,0 --sample-type VQASample \\\n"
+        '    --field-map \'{"image": "jpg", "context": "json[0][value]", "answers": "json[1][value]"}\''
+    )
+)
+@click.argument("dataset", type=click.Path(path_type=Path))
+@prepare_options
+def command(dataset: Path, options: PrepareOptions) -> None:
+    """Index a folder of shards, so that it can be loaded.
+
+    Writes .nv-meta and one .tar.idx per shard, the files that Energon reads too. What is not given is asked for.
+    Run it again after a failure or when shards were added: finished scans are not repeated.
+    """
+    try:
+        options.check()
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    if options.as_json:
+        _prepare_as_json(dataset, options)
+        return
+    if not _agreed(dataset, options):
+        return
+    if not options.tar_index_only:
+        _announce(dataset, options)
+    options = _with_ratio(options)
+    with progress_display(shown=options.progress) as report:
+        prepared = _prepare(dataset, options, report)
+    tell_findings(prepared)
+    if options.tar_index_only:
+        return
+    describe_samples(prepared, options)
+    click.echo("Done")
+
+
+def _agreed(dataset: Path, options: PrepareOptions) -> bool:
+    """Whether a set that is prepared may be prepared again."""
+    if options.tar_index_only or options.force_overwrite or options.keep_split or not is_prepared(dataset):
+        return True
+    if not options.may_ask:
+        raise DatasetError(
+            f"{dataset}: is prepared already. Use --force-overwrite to deal its shards anew, or --keep-split to add "
+            "new ones."
+        )
+    return click.confirm("This data set is prepared already. Prepare it again and deal its shards anew?")
+
+
+def _announce(dataset: Path, options: PrepareOptions) -> None:
+    names = find_sources(dataset, exclude=options.exclude).shards
+    if names:
+        click.echo(f"Found {len(names):,} shards, from the first to the last:")
+        click.echo(f"- {names[0]}")
+        click.echo(f"- {names[-1]}")
+        if options.may_ask:
+            click.echo("To leave some out, stop with Ctrl-C and give --exclude.")
+
+
+def _with_ratio(options: PrepareOptions) -> PrepareOptions:
+    if options.split_ratio is not None or not options.deals_by_ratio:
+        return options
+    if not options.may_ask:
+        raise click.UsageError("--split-ratio is missing, such as 8,1,1; or give --split-parts or --keep-split.")
+    text = click.prompt("Shares of train, val and test, such as 8,1,1 or 0.9,0.1,0", type=str)
+    try:
+        parse_ratio(text)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    return dataclasses.replace(options, split_ratio=text)
+
+
+def _prepare(dataset: Path, options: PrepareOptions, report: Callable[[Progress], None] | None) -> Prepared:
+    # sqlite sorts in files of its own; the data set's disk has room for them where /tmp may not.
+    os.environ.setdefault("SQLITE_TMPDIR", str(options.tmp_path or meta_path(dataset, WORK_FOLDER)))
+    if options.fix_duplicates:
+        _fix_duplicates(dataset, options)
+    try:
+        return prepare_dataset(
+            dataset,
+            exclude=options.exclude,
+            split_ratio=options.split_ratio,
+            split_parts=options.split_parts,
+            shuffle_seed=SHUFFLE_SEED if options.shuffle_tars else None,
+            keep_split=options.keep_split,
+            num_workers=options.num_workers,
+            rule=options.key_rule,
+            on_duplicate=options.on_duplicate,
+            duplicate_keys=options.duplicate_keys,
+            skip_bad_shards=options.skip_bad_shards,
+            sqlite=not options.no_sqlite,
+            tar_index_only=options.tar_index_only,
+            tmp_path=options.tmp_path,
+            progress=report,
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _fix_duplicates(dataset: Path, options: PrepareOptions) -> None:
+    from omniloom.data.index.fix_duplicates import fix_duplicates  # noqa: PLC0415 - rewrites shards; rarely needed
+
+    fixed = fix_duplicates(dataset, exclude=options.exclude, num_workers=options.num_workers, rule=options.key_rule)
+    if not options.as_json:
+        click.echo(f"Rewrote {len(fixed):,} shards." if fixed else "No duplicate keys found.")
+
+
+def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
+    try:
+        _agreed(dataset, options)
+        prepared = _prepare(dataset, _with_ratio(options), None)
+        written = None if options.tar_index_only else write_description(prepared, options)
+    except OmniloomError as error:
+        click.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error), **_faults(error)}))
+        raise SystemExit(EXIT_ERROR) from error
+    facts = dataclasses.asdict(prepared.facts)
+    facts.pop("shards")
+    found = {
+        "ok": True,
+        "root": prepared.root,
+        "samples": prepared.samples,
+        "shards": len(prepared.shard_counts),
+        "reused_scans": prepared.reused,
+        "split_parts": {
+            part: {"shards": len(names), "samples": sum(prepared.shard_counts[name] for name in names)}
+            for part, names in prepared.split_parts.items()
+        },
+        "bad_shards": [fault._asdict() for fault in prepared.faults],
+        "dataset_yaml": written,
+        "facts": facts,
+    }
+    click.echo(json.dumps(found))
+
+
+def _faults(error: OmniloomError) -> dict[str, Any]:
+    return {"bad_shards": [fault._asdict() for fault in error.faults]} if isinstance(error, BadShardsError) else {}
