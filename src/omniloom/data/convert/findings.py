@@ -31,7 +31,7 @@ class Counts:
         left_out: entries that gave no sample, by reason.
         kept: entries that gave a sample although something was odd, by reason.
         shapes: entries by the shape of a field, such as ``image: list``.
-        image_parts: images by the name of their part.
+        image_parts: images by the name of their part, without a number before it.
     """
 
     entries: int = 0
@@ -70,7 +70,10 @@ class Findings:
     def __init__(self, path: Path, *, size_bytes: int, counts: Counts) -> None:
         self.counts = counts
         self._file = path.open("ab")
+        # A report that someone removed does not undo the shards that are finished; it is just shorter.
+        size_bytes = min(size_bytes, self._file.tell())
         self._file.truncate(size_bytes)
+        self._file.seek(size_bytes)
 
     def __enter__(self) -> Self:
         return self

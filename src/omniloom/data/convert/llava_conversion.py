@@ -36,7 +36,6 @@ from omniloom.errors import SampleError, StorageError
 REPORT_NAME = "convert_report.jsonl"
 JSON_PART = "json"
 EXTRA_PART = "extra.json"
-WINDOW_ENTRIES = 32
 PROGRESS_SECONDS = 0.2
 
 
@@ -176,7 +175,7 @@ class LlavaConversion:
 
     def _samples(self) -> Iterator[Sample]:
         raws = (raw for raw in read_entries(self._json_path) if raw.position >= self._entries)
-        for loaded in map_ahead(self._load, raws, threads=self._threads, window=WINDOW_ENTRIES):
+        for loaded in map_ahead(self._load, raws, threads=self._threads):
             sample = self._settle(loaded)
             self._entries = loaded.raw.position + 1
             self._tell(loaded.raw.bytes_read)
@@ -241,7 +240,7 @@ class LlavaConversion:
         counts.images += len(pictures)
         counts.payload_bytes += sum(map(len, parts.values()))
         counts.questions += entry.is_one_question
-        counts.image_parts.update(pictures)
+        counts.image_parts.update(name.rpartition(".")[2] for name in pictures)
 
     def _tell(self, bytes_read: int) -> None:
         if self._on_progress is not None and time.monotonic() >= self._progress_due:
