@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from omniloom.data.index.info import is_prepared, read_info
 from omniloom.data.index.layout import DATABASE, SPLIT_YAML
-from omniloom.data.index.scanning import ScanDone, ShardFault, scan_in_order
+from omniloom.data.index.scanning import ScanDone, ShardFault, in_order, scan_one
 from omniloom.data.index.sidecar import DuplicateKeyPolicy, Prepared, SidecarBuilder
 from omniloom.data.index.sources import find_sources, named_shards, refuse_compressed
 from omniloom.data.index.split_plan import plan_splits
@@ -123,7 +123,7 @@ def prepare_dataset(
         try:
             requests = [builder.request(name) for name in names]
             meter = _Meter(root, names, progress)
-            _scan_all(builder, meter, scan_in_order(requests, executor=executor, num_workers=num_workers))
+            _scan_all(builder, meter, in_order(scan_one, requests, executor=executor, num_workers=num_workers))
             if meter.faults and not skip_bad_shards:
                 raise _bad_shards(root, meter.faults, len(names))
             meter.report(phase="write")

@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from omniloom.data.index.layout import replace_file
 from omniloom.data.index.tar_index import encode_tar_index, tar_index_path
@@ -23,6 +23,15 @@ from omniloom.errors import ShardError, StorageError, WorkerError
 
 # Far more than any pool has workers, so that one long shard does not stop the others; results are small.
 _WINDOW = 1_024
+
+
+class _OfShard(Protocol):
+    @property
+    def shard(self) -> str: ...
+
+
+Request = TypeVar("Request", bound=_OfShard)
+Result = TypeVar("Result")
 
 
 class ScanRequest(NamedTuple):
@@ -122,32 +131,32 @@ def leave_scan(request: ScanRequest, scan: ShardScan, *, mtime_ns: int) -> ScanD
     return ScanDone(request.shard, summary, request.new_table, _leave_index(request, scan), False)
 
 
-def scan_in_order(
-    requests: Sequence[ScanRequest], *, executor: Executor | None, num_workers: int
-) -> Iterator[ScanDone | ShardFault]:
-    """Scan shards, in parallel, and yield what came of them in the order of the requests.
+def in_order(
+    work: Callable[[Request], Result], requests: Sequence[Request], *, executor: Executor | None, num_workers: int
+) -> Iterator[Result]:
+    """Do the same work on each request, in parallel, and yield the results in the order of the requests.
 
     Args:
-        requests: what to do.
+        work: a function of a module, so that other processes find it.
+        requests: what to do it on; each has a ``shard``.
         executor: where to do it; ``None`` makes processes here.
-        num_workers: how many processes at most; with 0 or 1 the scans run in this one.
+        num_workers: how many processes at most; with 0 or 1 the work is done in this one.
 
     Raises:
-        StorageError: the work folder cannot be written to.
-        WorkerError: a scanning process was killed.
+        WorkerError: a process was killed.
     """
     if executor is not None:
-        yield from _through(executor, requests)
+        yield from _through(executor, work, requests)
         return
     workers = min(num_workers, len(requests), os.cpu_count() or 1)
     if workers <= 1:
-        yield from map(scan_one, requests)
+        yield from map(work, requests)
         return
     pool = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context(start_method()), initializer=_begin_worker
     )
     try:
-        yield from _through(pool, requests)
+        yield from _through(pool, work, requests)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -160,13 +169,13 @@ def start_method() -> str:
     return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
-def _through(executor: Executor, requests: Iterable[ScanRequest]) -> Iterator[ScanDone | ShardFault]:
-    waiting: deque[tuple[ScanRequest, Future[ScanDone | ShardFault]]] = deque()
+def _through(executor: Executor, work: Callable[[Request], Result], requests: Iterable[Request]) -> Iterator[Result]:
+    waiting: deque[tuple[Request, Future[Result]]] = deque()
     coming = iter(requests)
     try:
         while True:
             while len(waiting) < _WINDOW and (request := next(coming, None)) is not None:
-                waiting.append((request, executor.submit(scan_one, request)))
+                waiting.append((request, executor.submit(work, request)))
             if not waiting:
                 return
             request, future = waiting.popleft()
@@ -174,8 +183,8 @@ def _through(executor: Executor, requests: Iterable[ScanRequest]) -> Iterator[Sc
                 yield future.result()
             except BrokenExecutor as error:
                 raise WorkerError(
-                    f"a scanning process died while {request.shard} or a shard near it was scanned: {error}. Was it "
-                    "killed for memory? Finished scans are kept; run the command again, with fewer workers if need be."
+                    f"a process died while it read {request.shard} or a shard near it: {error}. Was it killed for "
+                    "memory? What is finished is kept; run the command again, with fewer workers if need be."
                 ) from error
     finally:
         for _, future in waiting:

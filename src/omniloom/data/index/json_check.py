@@ -1,0 +1,132 @@
+"""Strict reading of a JSON part: what Python takes and other readers refuse is refused, with the place and a reason."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from omniloom.errors import SampleError
+
+_UTF8_BOM = b"\xef\xbb\xbf"
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class _Marked:
+    """Stands in a parsed value for something that is not allowed there."""
+
+    def __init__(self, reason: str, what: str) -> None:
+        self.reason = reason
+        self.what = what
+
+
+class _RefusedError(ValueError):
+    """Raised inside the parser; the place is found in a second pass."""
+
+
+def parse_strict_json(data: bytes) -> Any:
+    """The value of a JSON text.
+
+    A byte order mark and NULs at the end are taken. Refused are other encodings than UTF-8, ``NaN``, infinities,
+    numbers too large for a float, a key twice in one object, lone surrogates, too deep nesting, and what is no JSON.
+
+    Raises:
+        SampleError: ``encoding``, ``empty-member``, ``number``, ``duplicate-key``, ``surrogate``, ``depth`` or
+            ``syntax``; the message holds line and column, or the JSON pointer of the value.
+    """
+    text = _decoded(data)
+    try:
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_duplicates)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise SampleError(f"line {error.lineno}, column {error.colno}: {error.msg}", reason="syntax") from error
+    except RecursionError as error:
+        raise SampleError("nested too deeply to be read", reason="depth") from error
+    except (_RefusedError, UnicodeEncodeError) as error:
+        raise _placed(text) from error
+    except ValueError as error:  # whole numbers of thousands of digits
+        raise SampleError(str(error), reason="number") from error
+    return value
+
+
+def has_padding(data: bytes) -> bool:
+    """Whether a text ends in NULs, as some writers leave it."""
+    return data.endswith(b"\0")
+
+
+def _decoded(data: bytes) -> str:
+    if data.startswith(_UTF16_BOMS) or data[:2].count(0) == 1:
+        raise SampleError("the text is UTF-16 or UTF-32; expected UTF-8", reason="encoding")
+    data = data.removeprefix(_UTF8_BOM).rstrip(b"\0")
+    if not data:
+        raise SampleError("the part is empty; expected JSON", reason="empty-member")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SampleError(
+            f"line {line}: byte {error.start} ({data[error.start]:#04x}) is not UTF-8", reason="encoding"
+        ) from error
+
+
+def _no_constant(name: str) -> Any:
+    raise _RefusedError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _RefusedError(text)
+    return number
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RefusedError
+    return found
+
+
+def _placed(text: str) -> SampleError:
+    """The refusal with the place of what is refused: everything is read again, with marks in place of errors."""
+
+    def number(digits: str) -> Any:
+        value = float(digits)
+        return _Marked("number", f"{digits} is too large for a number") if math.isinf(value) else value
+
+    def pairs(items: list[tuple[str, Any]]) -> Any:
+        seen: dict[str, Any] = {}
+        for key, value in items:
+            seen[key] = _Marked("duplicate-key", f"the key {key!r} comes twice") if key in seen else value
+        return seen
+
+    value = json.loads(
+        text,
+        parse_constant=lambda name: _Marked("number", f"{name} is no JSON number"),
+        parse_float=number,
+        object_pairs_hook=pairs,
+    )
+    for pointer, mark in _marks(value, ""):
+        return SampleError(f"at {pointer or 'the top'}: {mark.what}", reason=mark.reason)
+    return SampleError("not valid JSON", reason="syntax")
+
+
+def _marks(value: Any, pointer: str) -> Iterator[tuple[str, _Marked]]:
+    if isinstance(value, _Marked):
+        yield pointer, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            below = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+            if _is_lone(key):
+                yield below, _Marked("surrogate", "a key holds half of a surrogate pair")
+            yield from _marks(item, below)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _marks(item, f"{pointer}/{number}")
+    elif isinstance(value, str) and _is_lone(value):
+        yield pointer, _Marked("surrogate", "the text holds half of a surrogate pair")
+
+
+def _is_lone(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)

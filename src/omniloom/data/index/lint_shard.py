@@ -1,0 +1,262 @@
+"""Checks one shard: that it is a sound archive, is still the one that was indexed, and holds sound samples."""
+
+from __future__ import annotations
+
+import functools
+import os
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from omniloom.data.index.field_map import FieldOption
+from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample
+from omniloom.data.index.omniloom_json import ShardMark
+from omniloom.data.index.tar_index import read_tar_index
+from omniloom.data.shards.archive_file import read_at
+from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
+from omniloom.data.shards.parts_table import read_summary, write_parts_table
+from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
+from omniloom.data.shards.tar import walk_tar
+from omniloom.errors import DatasetError, ShardError, StorageError
+
+FINDINGS_PER_SHARD = 1_000
+
+
+class Finding(NamedTuple):
+    """Something wrong.
+
+    Attributes:
+        level: ``error`` for what training would stumble over, else ``warning``.
+        reason: short stable word for counting.
+        shard: name of the shard; empty for the data set as a whole.
+        key: key of the sample; empty for the shard as a whole.
+        part: name of the part; empty for the sample as a whole.
+        start: first byte in the shard, if bytes are to blame.
+        stop: byte after the last.
+        message: what is wrong.
+    """
+
+    level: str
+    reason: str
+    shard: str
+    key: str
+    part: str
+    start: int | None
+    stop: int | None
+    message: str
+
+
+class LintRequest(NamedTuple):
+    """What to check.
+
+    Attributes:
+        shard: name of the shard.
+        path: the archive.
+        samples: how many ``.info.json`` says it holds.
+        rule: how names are split.
+        mark: what omniloom noted of it; ``None`` when only Energon indexed it.
+        table: its parts table, if there is one.
+        fields: alternatives of each field; ``None`` without a field map.
+        excluded_keys: samples that are not yielded and not checked.
+        decode: whether images are decoded.
+        new_table: where to leave the keys for a comparison of shards.
+    """
+
+    shard: str
+    path: str
+    samples: int
+    rule: KeyRule
+    mark: ShardMark | None
+    table: str
+    fields: Mapping[str, tuple[FieldOption, ...]] | None
+    excluded_keys: frozenset[str]
+    decode: bool
+    new_table: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LintedShard:
+    """What came of it.
+
+    Attributes:
+        shard: its name.
+        samples: samples that were walked.
+        bad_samples: those with an error.
+        findings: the first thousand findings.
+        counts: all findings, by level and reason.
+        key_range: smallest and largest key.
+    """
+
+    shard: str
+    samples: int = 0
+    bad_samples: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    key_range: tuple[str, str] | None = None
+
+    def add(self, finding: Finding, *, times: int = 1) -> None:
+        """Count a finding and keep it while there is room."""
+        self.counts[finding.level, finding.reason] += times
+        if len(self.findings) < FINDINGS_PER_SHARD:
+            self.findings.append(finding)
+
+
+def lint_shard(request: LintRequest) -> LintedShard:
+    """Check one shard. Never raises for what is wrong with it."""
+    found = LintedShard(shard=request.shard)
+    tell = functools.partial(_shard_finding, request.shard)
+    scan = _scanned(request, found)
+    if scan is None:
+        return found
+    found.key_range = write_parts_table(request.new_table, scan, mtime_ns=0, on_duplicate="error").key_range
+    stale = _staleness(request, scan)
+    if stale is not None:
+        found.add(tell(ERROR, "index-stale", stale))
+    for finding, times in _remarks_on_shard(request, scan):
+        found.add(finding, times=times)
+    _check_samples(request, scan, found)
+    return found
+
+
+def energon_offsets(path: str, *, shard: str) -> array[int]:
+    """The offsets that Energon's indexer would write: one row per run of neighbours with one key, junk included."""
+    walk = walk_tar(path, shard=shard)
+    offsets = array("Q")
+    last_key = None
+    for member in walk:
+        if member.kind != "file" or ignored_reason(member.name) in ("meta", "no-key"):
+            continue
+        split = split_key(member.name)
+        if split is not None and split[0] != last_key:
+            last_key = split[0]
+            offsets.append(member.header_start)
+    offsets.append(walk.end)
+    return offsets
+
+
+def _scanned(request: LintRequest, found: LintedShard) -> ShardScan | None:
+    scan = functools.partial(scan_shard, request.path, shard=request.shard, rule=request.rule)
+    tell = functools.partial(_shard_finding, request.shard)
+    try:
+        return scan(on_duplicate=_policy(request))
+    except ShardError as error:
+        found.add(tell(ERROR, error.reason, str(error), start=error.offset_bytes))
+        # The other samples of a shard with a part that is there twice can still be checked.
+        return scan(on_duplicate="last") if error.reason == "duplicate" else None
+    except (StorageError, OSError) as error:
+        found.add(tell(ERROR, "unreadable", str(error)))
+        return None
+
+
+def _policy(request: LintRequest) -> DuplicatePolicy:
+    """The duplicate policy that the set was prepared with."""
+    if not os.path.exists(request.table):  # noqa: PTH110
+        return "error"
+    try:
+        policy = read_summary(request.table).on_duplicate
+    except ShardError:
+        return "error"
+    return policy if policy in ("first", "last") else "error"  # type: ignore[return-value]
+
+
+def _staleness(request: LintRequest, scan: ShardScan) -> str | None:
+    """Why the index no longer fits the shard, if it does not."""
+    mark = request.mark
+    advice = "Run `omniloom prepare` again."
+    if mark is not None and mark.size_bytes != scan.size_bytes:
+        return f"the shard has {scan.size_bytes:,} bytes, but had {mark.size_bytes:,} when it was indexed. {advice}"
+    if mark is not None and mark.fingerprint != scan.fingerprint:
+        return f"the shard's headers are not those that were indexed (same size, other content). {advice}"
+    try:
+        offsets = read_tar_index(request.path)
+    except (DatasetError, StorageError) as error:
+        return str(error)
+    if len(offsets) - 1 != request.samples:
+        return f"the index lists {len(offsets) - 1:,} samples, .info.json {request.samples:,}. {advice}"
+    if offsets != scan.offsets and (mark is not None or offsets != energon_offsets(request.path, shard=request.shard)):
+        return f"the index lists other offsets than the shard has ({len(scan.keys):,} samples). {advice}"
+    return None
+
+
+def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[Finding, int]]:
+    tell = functools.partial(_shard_finding, request.shard)
+    torn = request.mark is None and scan.interleaved > 0
+    if scan.dotted_keys:
+        share = f"{scan.dotted_keys:,}/{len(scan.part_rows):,}"
+        names = " and ".join(repr(name) for name in scan.dotted_names)
+        message = f"{share} names have more than one dot ({names}); the key ends at the first"
+        yield tell(WARNING, "dotted-key", message), scan.dotted_keys
+    if scan.interleaved and not torn:
+        message = f"{scan.interleaved:,} samples have parts that are not neighbours; they are read through a table"
+        yield tell(WARNING, "interleaved", message), scan.interleaved
+    if torn:
+        message = f"{scan.interleaved:,} samples are torn apart by this index; `omniloom prepare` puts them together"
+        yield tell(ERROR, "interleaved", message), scan.interleaved
+    for reason, count in sorted(scan.ignored.items()):
+        if reason in ("apple-double", "ds-store", "macosx"):
+            yield tell(WARNING, reason, f"{count:,} members belong to no sample ({reason})"), count
+    if scan.hard_links:
+        yield (
+            tell(WARNING, "hard-link", f"{scan.hard_links:,} parts are hard links; Energon leaves them out"),
+            scan.hard_links,
+        )
+    if scan.dropped_duplicates:
+        message = f"{scan.dropped_duplicates:,} parts are left out by the duplicate policy"
+        yield tell(WARNING, "duplicate", message), scan.dropped_duplicates
+    if not scan.has_end_marker:
+        yield tell(WARNING, "no-end-marker", "the archive has no end marker; was a copy cut between two members?"), 1
+    if not scan.keys:
+        yield tell(WARNING, "empty-shard", "the shard holds no sample"), 1
+
+
+def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard) -> None:
+    descriptor = os.open(request.path, os.O_RDONLY)
+    try:
+        for key, parts in _samples(scan):
+            if key in request.excluded_keys:
+                continue
+            found.samples += 1
+            bad = False
+            for remark in _remarks(request, descriptor, parts):
+                bad = bad or remark.level == ERROR
+                start, stop = parts.get(remark.part) or _extent(parts)
+                place = (request.shard, key, remark.part, start, stop)
+                found.add(Finding(remark.level, remark.reason, *place, remark.message))
+            found.bad_samples += bad
+    finally:
+        os.close(descriptor)
+
+
+def _remarks(request: LintRequest, descriptor: int, parts: Mapping[str, tuple[int, int]]) -> Iterator[Remark]:
+    def read(name: str) -> bytes:
+        start, stop = parts[name]
+        return read_at(descriptor, stop - start, start, path=request.path)
+
+    readers = {name: functools.partial(read, name) for name in parts}
+    sizes = {name: stop - start for name, (start, stop) in parts.items()}
+    try:
+        yield from check_sample(readers, sizes, request.fields, decode=request.decode)
+    except (StorageError, OSError) as error:
+        yield Remark(ERROR, "unreadable", "", str(error))
+
+
+def _samples(scan: ShardScan) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """Key and byte ranges of the parts of each sample."""
+    at = 0
+    rows = scan.part_rows
+    for row, key in enumerate(scan.keys):
+        parts = {}
+        while at < len(rows) and rows[at] == row:
+            parts[scan.part_names[at]] = (scan.part_starts[at], scan.part_stops[at])
+            at += 1
+        yield key, parts
+
+
+def _extent(parts: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    return min(start for start, _ in parts.values()), max(stop for _, stop in parts.values())
+
+
+def _shard_finding(shard: str, level: str, reason: str, message: str, *, start: int | None = None) -> Finding:
+    return Finding(level, reason, shard, "", "", start, None, message)
