@@ -54,8 +54,8 @@ def test_jsonl_gives_one_entry_a_line_and_goes_on_after_a_bad_one(tmp_path: Path
     assert [(e.position, e.line, e.reason) for e in entries] == [
         (0, 1, None),
         (1, 3, None),
-        (2, 4, "bad-json"),
-        (3, 5, "bad-encoding"),
+        (2, 4, "syntax"),
+        (3, 5, "encoding"),
         (4, 6, None),
     ]
     assert entries[4].value == {"id": 9007199254740993}
@@ -64,21 +64,21 @@ def test_jsonl_gives_one_entry_a_line_and_goes_on_after_a_bad_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "reason", "found"),
     [
-        ('{"a": NaN}', "NaN"),
-        ('{"a": -Infinity}', "-Infinity"),
-        ('{"a": 1e400}', "1e400"),
-        ('{"a": 1, "b": 2, "a": 3}', "'a' twice"),
-        ('{"a": "\\ud83d"}', "surrogate"),
-        ('{"a": "\\uD83D x"}', "surrogate"),
+        ('{"a": NaN}', "number", "/a: NaN"),
+        ('{"a": -Infinity}', "number", "-Infinity"),
+        ('{"a": 1e400}', "number", "1e400"),
+        ('{"a": 1, "b": 2, "a": 3}', "duplicate-key", "/a"),
+        ('{"a": "\\ud83d"}', "surrogate", "/a"),
+        ('{"a": ["\\uD83D x"]}', "surrogate", "/a/0"),
     ],
 )
 @pytest.mark.parametrize("form", ["x.json", "x.jsonl"])
-def test_unsound_json_is_a_bad_entry(text: str, found: str, form: str, tmp_path: Path) -> None:
+def test_unsound_json_is_a_bad_entry(text: str, reason: str, found: str, form: str, tmp_path: Path) -> None:
     data = f'[{{"id": 0}}, {text}, {{"id": 2}}]' if form == "x.json" else f'{{"id": 0}}\n{text}\n{{"id": 2}}\n'
     entries = _read(tmp_path / form, data)
-    assert [entry.reason for entry in entries] == [None, "bad-json", None]
+    assert [entry.reason for entry in entries] == [None, reason, None]
     assert found in entries[1].detail
     assert entries[1].value is None
 
@@ -87,9 +87,16 @@ def test_pairs_of_surrogates_and_nul_padding_are_sound(tmp_path: Path) -> None:
     assert _read(tmp_path / "x.jsonl", b'{"a": "\\ud83d\\ude00"}\0\0\n')[0].value == {"a": "\U0001f600"}
 
 
+def test_numbers_of_thousands_of_digits_are_an_error_with_a_place(tmp_path: Path) -> None:
+    text = '{"a": ' + "1" * 5000 + "}"
+    assert _read(tmp_path / "x.jsonl", text)[0].reason == "number"
+    with pytest.raises(DatasetError, match=r"line 2: Exceeds the limit"):
+        _read(tmp_path / "x.json", f"[\n{text}]")
+
+
 def test_deep_nesting_is_no_recursion_error(tmp_path: Path) -> None:
     deep = "[" * 100_000
-    assert _read(tmp_path / "x.jsonl", '{"a": ' + deep)[0].reason == "bad-json"
+    assert _read(tmp_path / "x.jsonl", '{"a": ' + deep)[0].reason == "depth"
     with pytest.raises(DatasetError, match="nested too deeply"):
         _read(tmp_path / "x.json", '[{"a": ' + deep)
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from omniloom.errors import DatasetError
+from omniloom.data.index.json_check import parse_strict_json
+from omniloom.errors import DatasetError, SampleError
 
 CHUNK_BYTES = 1 << 20
 _WHITESPACE = " \t\r\n"
@@ -29,7 +30,7 @@ class RawEntry(NamedTuple):
         position: where it stands among all entries, from 0; blank lines do not count.
         line: line of the file on which the entry starts, from 1.
         value: what the JSON says; ``None`` where ``reason`` is set.
-        reason: short word for counting, such as ``bad-json``; ``None`` for a sound entry.
+        reason: short word for counting, such as ``syntax``, see `parse_strict_json`; ``None`` for a sound entry.
         detail: what was found; empty for a sound entry.
         bytes_read: how much of the file had been read when this entry came out, for progress.
     """
@@ -68,70 +69,53 @@ def read_entries(path: Path) -> Iterator[RawEntry]:
             )
 
 
-class _StrictDecoder:
-    """JSON as RFC 8259 has it: names of an object differ, numbers are finite, text is Unicode."""
+def _read_lines(path: Path, file: BinaryIO) -> Iterator[RawEntry]:
+    position = 0
+    for number, raw in enumerate(file, start=1):
+        line = raw.strip(b" \t\r\n\0")
+        if line:
+            value, reason, detail = _parse(line)
+            yield RawEntry(position, number, value, reason, detail, file.tell())
+            position += 1
+    if position == 0:
+        raise DatasetError(f"{path}: holds no entries. Expected one JSON object a line.")
+
+
+def _parse(data: bytes) -> tuple[Any, str | None, str]:
+    try:
+        return parse_strict_json(data), None, ""
+    except SampleError as error:
+        return None, error.reason, str(error)
+
+
+class _WatchedDecoder:
+    """Parses one value out of a longer text, and notes whether it holds what strict reading refuses."""
 
     def __init__(self) -> None:
-        self._fault = ""
+        self._is_suspect = False
         self._decoder = json.JSONDecoder(
             object_pairs_hook=self._object, parse_constant=self._constant, parse_float=self._float
         )
 
-    def decode(self, text: str, start: int) -> tuple[Any, int, str]:
-        """Value that starts at ``start``, where it stops, and what is unsound about it (empty: nothing)."""
-        self._fault = ""
+    def decode(self, text: str, start: int) -> tuple[Any, int, bool]:
+        """Value that starts at ``start``, where it stops, and whether it has to be read strictly."""
+        self._is_suspect = False
         value, stop = self._decoder.raw_decode(text, start)
-        if text.find("\\u", start, stop) >= 0 and "\\ud" in text[start:stop].lower():
-            try:
-                json.dumps(value, ensure_ascii=False).encode("utf-8")
-            except UnicodeEncodeError:
-                self._fault = self._fault or "half of a surrogate pair, which is no character"
-        return value, stop, self._fault
+        escaped = text.find("\\u", start, stop) >= 0 and "\\ud" in text[start:stop].lower()
+        return value, stop, self._is_suspect or escaped
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(pairs)
-        if len(mapping) != len(pairs):
-            names = [name for name, _ in pairs]
-            self._fault = f"name {next(n for n in names if names.count(n) > 1)!r} twice in one object"
+        self._is_suspect |= len(mapping) != len(pairs)
         return mapping
 
-    def _constant(self, text: str) -> float:
-        self._fault = f"{text}, which is no JSON number"
-        return math.nan
+    def _constant(self, text: str) -> None:
+        self._is_suspect = True
 
     def _float(self, text: str) -> float:
         number = float(text)
-        if math.isinf(number):
-            self._fault = f"number {text} is beyond what a double holds"
+        self._is_suspect |= math.isinf(number)
         return number
-
-
-def _read_lines(path: Path, file: BinaryIO) -> Iterator[RawEntry]:
-    decoder = _StrictDecoder()
-    index = 0
-    for number, raw in enumerate(file, start=1):
-        if not raw.strip(b" \t\r\n\0"):
-            continue
-        value, reason, detail = _parse_line(decoder, raw)
-        yield RawEntry(index, number, value, reason, detail, file.tell())
-        index += 1
-    if index == 0:
-        raise DatasetError(f"{path}: holds no entries. Expected one JSON object a line.")
-
-
-def _parse_line(decoder: _StrictDecoder, raw: bytes) -> tuple[Any, str | None, str]:
-    try:
-        text = raw.decode("utf-8").strip(_WHITESPACE + "\0")
-        value, stop, fault = decoder.decode(text, 0)
-    except UnicodeDecodeError as error:
-        return None, "bad-encoding", f"byte {error.start} of the line is not UTF-8"
-    except json.JSONDecodeError as error:
-        return None, "bad-json", f"column {error.colno}: {error.msg}"
-    except RecursionError:
-        return None, "bad-json", "nested too deeply"
-    if stop != len(text):
-        return None, "bad-json", f"column {stop + 1}: more text after the entry"
-    return (None, "bad-json", fault) if fault else (value, None, "")
 
 
 class _ArrayReader:
@@ -141,7 +125,7 @@ class _ArrayReader:
         self._path = path
         self._file = file
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        self._json = _StrictDecoder()
+        self._json = _WatchedDecoder()
         self._text = ""
         self._at = 0
         self._line = 1
@@ -151,15 +135,13 @@ class _ArrayReader:
         self._take("[", "a JSON list")
         if self._peek() == "]":
             raise DatasetError(f"{self._path}: an empty JSON list; there is nothing to convert.")
-        index = 0
+        position = 0
         while True:
             self._peek()
             line = self._line
-            value, fault = self._element()
-            yield RawEntry(
-                index, line, None if fault else value, "bad-json" if fault else None, fault, self._file.tell()
-            )
-            index += 1
+            value, reason, detail = self._element()
+            yield RawEntry(position, line, value, reason, detail, self._file.tell())
+            position += 1
             if self._peek() == "]":
                 self._at += 1
                 if self._peek():
@@ -167,20 +149,22 @@ class _ArrayReader:
                 return
             self._take(",", "',' or ']' after an entry")
 
-    def _element(self) -> tuple[Any, str]:
+    def _element(self) -> tuple[Any, str | None, str]:
         while True:
             try:
-                value, stop, fault = self._json.decode(self._text, self._at)
+                value, stop, is_suspect = self._json.decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 if not self._may_be_cut(error) or not self._read_more():
                     raise self._error(error.msg, error.pos) from None
                 continue
-            except RecursionError:
-                raise self._error("nested too deeply", self._at) from None
+            except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
+                what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+                raise self._error(what, self._at) from None
             if stop > len(self._text) - _CUT_TOKEN and self._read_more():
                 continue  # a number could go on in the next chunk
+            element = self._text[self._at : stop] if is_suspect else ""
             self._move_to(stop)
-            return value, fault
+            return _parse(element.encode("utf-8")) if is_suspect else (value, None, "")
 
     def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
         # Of tokens cut by the window, the longest that is complained about at its start is a pair of escapes for one

@@ -212,7 +212,7 @@ class LlavaConversion:
             counts.shapes.update(entry.shapes)
         if entry is None or loaded.reason is not None:
             names = {"images": list(entry.images)} if entry else {}
-            self._findings.left_out(where | names, loaded.reason or "bad-json", loaded.detail)
+            self._findings.left_out(where | names, loaded.reason or "syntax", loaded.detail)
             return None
         given = self._keys.give(entry.identifier)
         if given is None:
