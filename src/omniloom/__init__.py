@@ -1,1 +1,56 @@
-"""Images, video, audio and text in shards become training batches: blended, shuffled, exact, resumable."""
+"""Images, video, audio and text in shards become training batches: blended, shuffled, exact, resumable.
+
+Everything that users need is here by name; modules are loaded when a name is first used, so that
+``import omniloom`` is quick and never imports torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+try:
+    __version__ = version("omniloom")
+except PackageNotFoundError:  # a source tree that was not installed
+    __version__ = "unknown"
+
+_MODULES = {
+    "omniloom.errors": (
+        "OmniloomError ConfigError StorageError DatasetError ShardError SampleError FatalSampleError StateError "
+        "WorkerError SkipSample"
+    ),
+    "omniloom.data.sample": "SampleKey SourceInfo Span",
+    "omniloom.data.kinds": (
+        "edataclass Sample CaptioningSample ImageSample ImageClassificationSample InterleavedSample "
+        "MultiChoiceVQASample OCRSample SimilarityInterleavedSample TextSample VidQASample VQASample VQAOCRSample "
+        "CrudeSample Batch"
+    ),
+    "omniloom.data.collate": "batch_list batch_stack batch_pad_stack concat_pad generic_batch",
+    "omniloom.data.media.decoder": "SampleDecoder",
+    "omniloom.data.media.image": "decode_image image_size resize_image",
+    "omniloom.data.pipeline.faults": "FaultPolicy",
+    "omniloom.data.task": "TaskEncoder DefaultTaskEncoder",
+    "omniloom.data.loader.config": "WorkerConfig",
+    "omniloom.data.loader.dataset": "Dataset",
+    "omniloom.data.loader.loader": "Loader",
+    "omniloom.data.loader.state": "write_state",
+    "omniloom.data.open": (
+        "Blender get_train_dataset get_val_dataset get_val_datasets get_loader get_savable_loader"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604 - all are names
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'omniloom' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

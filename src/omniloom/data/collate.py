@@ -1,0 +1,106 @@
+"""Lists of values become one: stacked with padding where they are arrays or tensors, listed where they are not."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from omniloom.errors import DatasetError
+
+
+def batch_list(batch: list[Any]) -> list[Any]:
+    """The values as they are."""
+    return batch
+
+
+def batch_stack(batch: Sequence[Any]) -> Any:
+    """Stacked along a new first dimension; all shapes must be equal."""
+    if isinstance(batch[0], np.ndarray):
+        return np.stack(batch)
+    return sys.modules["torch"].stack(list(batch), dim=0)
+
+
+def batch_pad_stack(batch: Sequence[Any]) -> Any:
+    """Stacked along a new first dimension, each in the leading corner of the largest extent, zeros beyond.
+
+    Args:
+        batch: tensors (or arrays) with equally many dimensions, of one dtype.
+    """
+    first = batch[0]
+    shapes = {tuple(value.shape) for value in batch}
+    if len({len(shape) for shape in shapes}) > 1:
+        raise DatasetError(f"values of {sorted(shapes)} cannot be stacked: their numbers of dimensions differ")
+    extent = tuple(map(max, zip(*shapes, strict=True)))
+    alike = len(shapes) == 1
+    if isinstance(first, np.ndarray):
+        stacked: Any = (np.empty if alike else np.zeros)((len(batch), *extent), first.dtype)
+    else:
+        torch = sys.modules["torch"]
+        make = torch.empty if alike else torch.zeros
+        stacked = make((len(batch), *extent), dtype=first.dtype, device=first.device)
+    for place, value in zip(stacked, batch, strict=True):
+        place[tuple(map(slice, value.shape))] = value
+    return stacked
+
+
+def concat_pad(batch: Sequence[Any]) -> Any:
+    """Concatenated along the first dimension; the others are padded with zeros to the largest extent."""
+    rest = [max(extents) for extents in zip(*(tuple(value.shape[1:]) for value in batch), strict=True)]
+    rows = sum(value.shape[0] for value in batch)
+    first = batch[0]
+    if isinstance(first, np.ndarray):
+        joined: Any = np.zeros((rows, *rest), first.dtype)
+    else:
+        joined = sys.modules["torch"].zeros((rows, *rest), dtype=first.dtype, device=first.device)
+    start = 0
+    for value in batch:
+        joined[(slice(start, start + value.shape[0]), *map(slice, value.shape[1:]))] = value
+        start += value.shape[0]
+    return joined
+
+
+def generic_batch(batch: list[Any]) -> Any:
+    """A batch by the type of the first value: tensors padded and stacked, dicts, dataclasses and namedtuples by
+    field, everything else listed.
+    """
+    first = batch[0]
+    if hasattr(first, "dtype") and hasattr(first, "shape"):
+        return batch_pad_stack(batch)
+    if isinstance(first, dict):
+        return {key: generic_batch([value[key] for value in batch]) for key in first}
+    if hasattr(first, "from_samples"):
+        return first.from_samples(batch)
+    names = fields_of(first)
+    if names is not None:
+        return type(first)(**{name: generic_batch([getattr(value, name) for value in batch]) for name in names})
+    return batch_list(batch)
+
+
+def fields_of(value: Any) -> list[str] | None:
+    """Names of the fields of a dict, dataclass or namedtuple; ``None`` of anything else."""
+    if isinstance(value, dict):
+        return list(value)
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(value._fields)
+    return None
+
+
+def batch_by_field(
+    samples: list[Any], result_type: Any, actions: dict[str, Callable[[list[Any]], Any]], default_action: Any
+) -> Any:
+    """One ``result_type`` (dict, dataclass or namedtuple) of many samples, field by field."""
+    names = fields_of(samples[0])
+    if names is None:
+        raise DatasetError(f"a {type(samples[0]).__name__} has no fields to batch by; override `batch`")
+    if isinstance(samples[0], dict):
+        columns = {name: [sample[name] for sample in samples] for name in names}
+    else:
+        columns = {name: [getattr(sample, name) for sample in samples] for name in names}
+    made = {name: actions.get(name, default_action)(values) for name, values in columns.items()}
+    return made if result_type is dict else result_type(**made)

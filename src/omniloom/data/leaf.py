@@ -1,0 +1,225 @@
+"""A leaf at work: a prepared data set whose rows are read from shards and made samples."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from omniloom.data.index.dataset import DatasetIndex
+from omniloom.data.index.field_map import FieldOption, field_value, part_names
+from omniloom.data.kinds import CrudeSample
+from omniloom.data.media.decoder import SampleDecoder
+from omniloom.data.pipeline.faults import Origin
+from omniloom.data.sample import RawSample, SampleKey, SourceInfo
+from omniloom.data.shards.tar_shard import TarShard
+from omniloom.errors import SampleError, SkipSample
+
+Cook = Callable[[RawSample, SampleKey, SourceInfo], Any]
+
+
+@dataclass(frozen=True)
+class TarRows:
+    """The rows of a data set's split part, laid end to end, or a range of them.
+
+    Attributes:
+        index: the opened data set.
+        start: first row.
+        stop: row after the last one.
+        wanted: parts to read; ``None``: all.
+    """
+
+    index: DatasetIndex
+    start: int
+    stop: int
+    wanted: frozenset[str] | None = None
+    _shards: list[TarShard] = field(init=False, repr=False, compare=False)
+    _ends: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shards = [
+            TarShard(
+                entry.path,
+                name=entry.name,
+                samples=entry.samples,
+                size_bytes=entry.size_bytes,
+                fingerprint=entry.fingerprint,
+                parts_path=entry.parts_path,
+                rule=self.index.rule,
+            )
+            for entry in self.index.shards
+        ]
+        object.__setattr__(self, "_shards", shards)
+        object.__setattr__(self, "_ends", list(accumulate(entry.samples for entry in self.index.shards)))
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def read(self, row: int) -> RawSample:
+        """The parts of a row. Raises SkipSample for rows that the split excludes and for rows of junk."""
+        row += self.start
+        number = bisect_right(self._ends, row)
+        shard = self._shards[number]
+        entry = self.index.shards[number]
+        try:
+            name, parts = shard.read(row - self._ends[number] + entry.samples, self.wanted)
+        except SampleError as error:
+            if error.reason == "ignored-row":
+                raise SkipSample("ignored-row") from None
+            raise
+        if entry.excluded_keys and name in entry.excluded_keys:
+            raise SkipSample("excluded")
+        return RawSample(name, entry.name, parts)
+
+    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
+        """Shard and byte range of a row; never raises."""
+        row += self.start
+        number = bisect_right(self._ends, row)
+        entry = self.index.shards[number]
+        try:
+            return entry.name, self._shards[number].byte_range(row - self._ends[number] + entry.samples)
+        except Exception:
+            return entry.name, None
+
+
+@dataclass(frozen=True)
+class FieldCook:
+    """Makes a typed sample of a row by a field map.
+
+    Attributes:
+        sample_type: class of the samples.
+        fields: alternatives of each field.
+        decoder: decodes parts; ``None``: they stay bytes.
+        subflavors: what the configuration says of the samples.
+    """
+
+    sample_type: Callable[..., Any]
+    fields: Mapping[str, tuple[FieldOption, ...]]
+    decoder: SampleDecoder | None
+    subflavors: dict[str, Any] | None
+    _simple: tuple[tuple[str, str, Callable[[bytes], Any] | None], ...] | None = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        simple = None
+        if all(len(options) == 1 and not options[0].access for options in self.fields.values()):
+            simple = tuple(
+                (name, options[0].part, self._function(options[0].part)) for name, options in self.fields.items()
+            )
+        object.__setattr__(self, "_simple", simple)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The parts that are read."""
+        return part_names(self.fields)
+
+    def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
+        """The sample. Raises SampleError when a field cannot be filled."""
+        if self._simple is not None:
+            values = self._fill_simple(raw)
+        else:
+            parts = _Decoded(raw.parts, self.decoder)
+            values = {name: field_value(parts, options) for name, options in self.fields.items()}
+        return self.sample_type(
+            __key__=raw.name,
+            __restore_key__=tuple(key),
+            __subflavors__=self.subflavors,
+            __sources__=(source,),
+            **values,
+        )
+
+    def _fill_simple(self, raw: RawSample) -> dict[str, Any]:
+        parts = raw.parts
+        try:
+            return {
+                name: parts[part] if function is None else function(parts[part])
+                for name, part, function in self._simple or ()
+            }
+        except KeyError as error:
+            raise SampleError(
+                f"the sample has no part {error}, only {', '.join(map(repr, sorted(parts)))}", reason="missing-part"
+            ) from None
+
+    def _function(self, part: str) -> Callable[[bytes], Any] | None:
+        return None if self.decoder is None else self.decoder.function(part)
+
+
+@dataclass(frozen=True)
+class CrudeCook:
+    """Makes a dict of a row: each part decoded under its name.
+
+    Attributes:
+        decoder: decodes parts; ``None``: they stay bytes.
+        subflavors: what the configuration says of the samples.
+    """
+
+    decoder: SampleDecoder | None
+    subflavors: dict[str, Any] | None
+    wanted: frozenset[str] | None = None
+
+    def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
+        """The sample."""
+        values = raw.parts if self.decoder is None else {n: self.decoder.decode(n, d) for n, d in raw.parts.items()}
+        return CrudeSample(
+            __key__=raw.name,
+            __shard__=raw.shard,
+            __restore_key__=tuple(key),
+            __subflavors__=self.subflavors,
+            __sources__=(source,),
+            **values,
+        )
+
+
+@dataclass
+class Leaf:
+    """A leaf at work: what `Make` needs of it.
+
+    Attributes:
+        name: stable name in the mix.
+        rows: where its rows are read.
+        cook: makes a sample of what was read.
+        path: where the data set lies.
+    """
+
+    name: str
+    rows: TarRows
+    cook_row: FieldCook | CrudeCook
+    path: str
+
+    def read(self, row: int) -> RawSample:
+        """The undecoded parts of a row."""
+        return self.rows.read(row)
+
+    def cook(self, raw: RawSample, key: SampleKey) -> Any:
+        """The sample that the raw parts stand for."""
+        source = SourceInfo(self.path, key[2], raw.shard, tuple(f"{raw.name}.{part}" for part in raw.parts))
+        return self.cook_row(raw, key, source)
+
+    def origin(self, row: int) -> Origin:
+        """Where a row lies, for messages."""
+        shard, byte_range = self.rows.origin(row)
+        return Origin(self.name, None, shard, byte_range)
+
+
+class _Decoded(Mapping[str, Any]):
+    """Parts that are decoded when they are looked at, each once."""
+
+    def __init__(self, parts: Mapping[str, bytes], decoder: SampleDecoder | None) -> None:
+        self._parts = parts
+        self._decoder = decoder
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, part: str) -> Any:
+        if part not in self._values:
+            data = self._parts[part]
+            self._values[part] = data if self._decoder is None else self._decoder.decode(part, data)
+        return self._values[part]
+
+    def __iter__(self) -> Any:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
