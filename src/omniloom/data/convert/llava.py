@@ -109,7 +109,7 @@ def convert_llava(
         check_output_folder(out, overwrite=overwrite, report_name=REPORT_NAME)
     except OSError as error:
         raise StorageError(f"{out}: cannot be written: {error.strerror or error}. Choose another --out.") from error
-    task = {"input": file_digest(json_path), "images": source.fingerprint(), "options": options.to_json()}
+    task = {"input": file_digest(json_path), "images": source.fingerprint(), **options.to_json()}
     with Journal(out, task=task) as journal:
         drop_stale_shards(journal, out=out, report=report, images=source)
         kept_shards = len(journal.shards)
