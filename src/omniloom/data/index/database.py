@@ -78,6 +78,9 @@ class DatabaseWriter:
             remove_file(old)
         try:
             self._db = sqlite3.connect(self.path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise _cannot_write(self.path, error) from error
+        try:
             self._run(f"PRAGMA cache_size=-{_CACHE_KIB}")
             # The file is built under a temporary name: after a crash it is made again, so nothing guards it.
             self._run("PRAGMA journal_mode=OFF")
@@ -168,13 +171,7 @@ class DatabaseWriter:
 
     def _failed(self, error: sqlite3.Error) -> StorageError:
         self.discard()
-        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        reason = "the disk is full" if full else str(error)
-        advice = "Free some space" if full else "Check the disk and the permissions"
-        return StorageError(
-            f"cannot write the key database {self.path}: {reason}. {advice} and run the command again (finished scans "
-            "are kept), build it elsewhere with --tmp-path, or leave it out with --no-sqlite: training needs it not."
-        )
+        return _cannot_write(self.path, error)
 
 
 def look_up(root: str | os.PathLike[str], key: str) -> SampleLocation:
@@ -220,6 +217,16 @@ def find_all(root: str | os.PathLike[str], key: str) -> list[SampleLocation]:
     if rows and rows[-1][0] >= len(shards):
         raise DatasetError(f"{path}: lists more shards than .info.json. Make both again: `omniloom prepare`.")
     return [SampleLocation(key, shards[number], row, start, size) for number, row, start, size in rows]
+
+
+def _cannot_write(path: str, error: sqlite3.Error) -> StorageError:
+    full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    reason = "the disk is full" if full else str(error)
+    advice = "Free some space" if full else "Check the disk and the permissions"
+    return StorageError(
+        f"cannot write the key database {path}: {reason}. {advice} and run the command again (finished scans are "
+        "kept), build it elsewhere with --tmp-path, or leave it out with --no-sqlite: training does not need it."
+    )
 
 
 def _is_clean(texts: list[str]) -> bool:

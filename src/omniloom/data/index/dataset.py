@@ -12,6 +12,7 @@ from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, m
 from omniloom.data.index.omniloom_json import read_omniloom_info
 from omniloom.data.index.splits import read_splits
 from omniloom.data.index.tar_index import samples_in_bytes, tar_index_path
+from omniloom.data.index.work_folder import is_half_placed
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.data.shards.keys import KeyRule
 from omniloom.errors import DatasetError
@@ -83,6 +84,11 @@ def open_dataset(
         ConfigError: a file of the sidecar is no YAML.
     """
     root = os.fspath(root)
+    if is_half_placed(root):
+        raise DatasetError(
+            f"{root}: `omniloom prepare` was interrupted while it put its files in place, or is doing so right now. "
+            "Run it again, or wait for it."
+        )
     info = read_info(root)
     splits = read_splits(root, split_config=split_config)
     names = splits.shards_of(split_part)

@@ -89,7 +89,8 @@ def field_value(parts: Mapping[str, Any], options: tuple[FieldOption, ...]) -> A
         try:
             return _follow(parts, option)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            failures.append(f"{option}: {error.args[0] if error.args else error!r}")
+            # args, because the text of a KeyError is put in quotes
+            failures.append(f"{option}: {error.args[0]}")
     raise DatasetError("; ".join(failures))
 
 

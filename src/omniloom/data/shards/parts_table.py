@@ -247,7 +247,9 @@ class _Reading:
 
     def _summary(self) -> ScanSummary:
         known = {field.name for field in dataclasses.fields(ScanSummary)}
-        summary = ScanSummary(**{name: self._header[name] for name in known})
+        given = {name: self._header[name] for name in known}
+        given["key_range"] = given["key_range"] and tuple(given["key_range"])
+        summary = ScanSummary(**given)
         if set(summary.fields) != set(_SCAN_FIELDS):
             raise self._bad("it was written by another version")
         return summary
