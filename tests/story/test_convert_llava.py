@@ -300,6 +300,9 @@ def test_shards_are_closed_by_size(tmp_path: Path, pictures: Path) -> None:
         (["--image-part", "a/b"], "letters and digits"),
         (["--split-ratio", "1,x,0"], "three numbers"),
         (["--sample-type", "CaptioningSample"], "needs a field map"),
+        (["--sample-type", "NoSample"], "NoSample"),
+        (["--field-map", '{"image": "jpg"}'], "without a sample type"),
+        (["--sample-type", "VQASample", "--field-map", '{"picture": "jpg"}'], "picture"),
         (["--images", "/nothing/here"], "no such folder or zip"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``dataset.yaml`` of a converted data set: what its samples are, in the words of Energon's configuration."""
+"""Which sample type, and which field map, a converted data set gets in its ``dataset.yaml``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from omniloom.data.convert.findings import Counts
+from omniloom.data.index.dataset_yaml import dataset_config_of
+from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
+from omniloom.errors import ConfigError
 
-CRUDE = "CrudeWebdataset"
 QUESTION_TYPE = "VQASample"
-_MODULE = "megatron.energon"
 
 
-def dataset_yaml(counts: Counts, *, sample_type: str | None, field_map: Mapping[str, str] | None) -> dict[str, Any]:
+def check_description(sample_type: str | None, field_map: Mapping[str, str] | None) -> None:
+    """See whether a sample type and a field map, as asked for, can be used.
+
+    Raises:
+        ConfigError: there is no such type, it lacks a field map, or the map does not fit it.
+    """
+    if sample_type is None and field_map:
+        raise ConfigError("a field map without a sample type: say which type's fields it fills, with --sample-type.")
+    if sample_type is None:
+        return
+    check_sample_type(sample_type)
+    if sample_type not in (CRUDE_TYPE, QUESTION_TYPE) and not field_map:
+        raise ConfigError(
+            f"sample type {sample_type} needs a field map that says which part fills which field, such as "
+            '{"image": "jpg", "caption": "json[1][value]"}.'
+        )
+    if field_map:
+        dataset_config_of(sample_type, field_map)
+
+
+def converted_config(counts: Counts, *, sample_type: str | None, field_map: Mapping[str, str] | None) -> dict[str, Any]:
     """Content of ``dataset.yaml``.
 
     Without a sample type it is decided by what was converted. When every sample is one image, one question and one
@@ -26,11 +47,8 @@ def dataset_yaml(counts: Counts, *, sample_type: str | None, field_map: Mapping[
         field_map: fields of the sample type and the parts that fill them; ``None`` takes the guide's for VQASample.
     """
     if sample_type is None:
-        sample_type = QUESTION_TYPE if counts.questions == counts.samples else CRUDE
-    if sample_type == CRUDE:
-        return {"__module__": _MODULE, "__class__": CRUDE}
-    named = {"sample_type": {"__module__": _MODULE, "__class__": sample_type}}
-    return named | {"field_map": dict(field_map) if field_map else question_field_map(counts)}
+        sample_type = QUESTION_TYPE if counts.questions == counts.samples else CRUDE_TYPE
+    return dataset_config_of(sample_type, field_map or question_field_map(counts))
 
 
 def question_field_map(counts: Counts) -> dict[str, str]:

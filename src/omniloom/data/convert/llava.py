@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.convert.dataset_yaml import CRUDE, QUESTION_TYPE, dataset_yaml
+from omniloom.data.convert.dataset_yaml import check_description, converted_config
 from omniloom.data.convert.findings import Counts, Findings
 from omniloom.data.convert.images import open_images
 from omniloom.data.convert.journal import Journal
@@ -88,7 +88,7 @@ def convert_llava(
         out: folder of the data set to make.
         options: what decides the bytes of the shards.
         split_ratio: shares of train, val and test, by whole shards.
-        sample_type: for ``dataset.yaml``; ``None`` chooses between VQASample and crude, see `dataset_yaml`.
+        sample_type: for ``dataset.yaml``; ``None`` chooses between VQASample and crude, see `converted_config`.
         field_map: for ``dataset.yaml``; needed for sample types other than VQASample.
         sqlite: whether to make the key database (training does not need it).
         overwrite: throw away what an earlier conversion left in ``out``.
@@ -128,7 +128,7 @@ def convert_llava(
             )
             if journal.end is None or not is_prepared(out):
                 write_sidecar(out, _some(conversion, json_path, counts, report), plan=plan, sqlite=sqlite)
-        config = dataset_yaml(counts, sample_type=sample_type, field_map=field_map)
+        config = converted_config(counts, sample_type=sample_type, field_map=field_map)
         replace_file(meta_path(out, DATASET_YAML), dump_yaml(config))
         shards = len(journal.shards)
     dataset_type = config["__class__"] if "__class__" in config else config["sample_type"]["__class__"]
@@ -165,8 +165,4 @@ def _check(
         raise ConfigError(f"image_part={options.image_part!r}: expected letters and digits, such as jpg.")
     if options.image_part == "json":
         raise ConfigError("image_part='json': that part holds the conversation. Choose another name, such as jpg.")
-    if sample_type not in (None, CRUDE, QUESTION_TYPE) and not field_map:
-        raise ConfigError(
-            f"sample_type={sample_type!r} needs a field map that says which part fills which field, such as "
-            '{"image": "jpg", "caption": "json[1][value]"}.'
-        )
+    check_description(sample_type, field_map)
