@@ -16,6 +16,7 @@ from omniloom.data.plan.blend import BLOCK_DRAWS, Blend
 from omniloom.data.plan.lane import Deal, Lane, default_lanes, divisors, rank_lanes
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf, Plan
+from omniloom.data.plan.rebase import rebase_lane
 from omniloom.data.sample import SampleKey
 from omniloom.errors import ConfigError
 
@@ -208,3 +209,23 @@ def test_lanes_have_useful_divisors_and_are_dealt_to_ranks() -> None:
     assert list(rank_lanes(12, 1, 4)) == [1, 5, 9]
     with pytest.raises(ConfigError, match="12 lanes cannot be dealt to 5 .* Use 1, 2, 3, 4, 6 or 12 ranks"):
         rank_lanes(12, 1, 5)
+
+
+def test_under_changed_weights_every_leaf_goes_on_from_its_row() -> None:
+    then = Plan((Leaf("a", 61, 0.7), Leaf("b", 40, 0.3)), shuffle=SHUFFLED)
+    now = Plan((Leaf("new", 9, 1), Leaf("b", 40, 8), Leaf("a", 61, 0.1)), shuffle=SHUFFLED)
+    saved_leaves = [(leaf.name, leaf.rows, leaf.weight) for leaf in then.leaves]
+    for lane in (Lane(0, 3), Lane(2, 3)):
+        stream = then.open(lane)
+        before = [next(stream) for _ in range(333)]
+        state = rebase_lane(now, saved_leaves, lane, stream.state_dict())
+        assert state is not None
+        after = now.open(lane)
+        after.load_state_dict(state)
+        later = [next(after) for _ in range(2_000)]
+        for name, old, new in (("a", 0, 2), ("b", 1, 1)):
+            drawn = [key[1:3] for key in before if key.dataset == old]
+            drawn += [key[1:3] for key in later if key.dataset == new]
+            alone = Plan((next(leaf for leaf in now.leaves if leaf.name == name),), shuffle=SHUFFLED)
+            assert drawn == [key[1:3] for key in draws(alone, lane, len(drawn))]
+    assert rebase_lane(now, saved_leaves, Lane(0, 3), None) is None

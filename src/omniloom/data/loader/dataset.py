@@ -78,7 +78,7 @@ class Dataset:
             stage = stage.source
         return stage.window_samples if isinstance(stage, Pack) else 0
 
-    def length(self, lanes: int | None = None) -> int | None:
+    def length(self, lanes: int | None = None, *, lap: int = 0) -> int | None:
         """Batches of this rank in a pass; of an endless one, in an epoch of the data. ``None`` if unknown."""
         config = self.worker_config
         if self.virtual_epoch_length:
@@ -90,14 +90,16 @@ class Dataset:
             return max(1, rows // (config.ranks * (self.batch_size or 1)))
         lanes = lanes or config.run_lanes
         if self.equal_steps:
-            return max(self.rank_batches(rank, lanes) for rank in range(config.ranks))
-        return self.rank_batches(config.number, lanes)
+            return max(self.rank_batches(rank, lanes, lap) for rank in range(config.ranks))
+        return self.rank_batches(config.number, lanes, lap)
 
-    def rank_batches(self, rank: int, lanes: int) -> int:
+    def rank_batches(self, rank: int, lanes: int, lap: int = 0) -> int:
         """Batches of a rank in one pass over data that ends, where each row gives one sample."""
         size = self.batch_size or 1
         drops = isinstance(self.pipeline, Batch) and self.pipeline.drop_last
-        rows = (self.plan.lane_rows(Lane(i, lanes)) or 0 for i in rank_lanes(lanes, rank, self.worker_config.ranks))
+        rows = (
+            self.plan.lane_rows(Lane(i, lanes, lap)) or 0 for i in rank_lanes(lanes, rank, self.worker_config.ranks)
+        )
         return sum(n // size if drops else -(-n // size) for n in rows)
 
     def mix(self) -> Mix:

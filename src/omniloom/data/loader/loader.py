@@ -62,6 +62,8 @@ class Loader:
             fail_on_timeout=fail_on_timeout,
             keep_lanes=dataset.window_samples > 0,
         )
+        if dataset.equal_steps and (dataset.plan.endless or not dataset.one_to_one):
+            raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
         self._engine: WorkerPool | InlineLanes | None = None
         self._running = False
         self._stats = LoaderStats()
@@ -75,7 +77,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches of this rank in a pass. Raises TypeError where it cannot be known."""
-        length = self.dataset.length(self._lane_count)
+        length = self.dataset.length(self._lane_count, lap=self._lap)
         if length is None:
             raise TypeError("this loader has no length: its pipeline packs samples, or makes several of one")
         return length
@@ -90,7 +92,7 @@ class Loader:
         produced = self._next_produced()
         self._stats.seconds_waited += time.perf_counter() - started
         if produced is None:
-            if self._steps_due is not None and self._steps < self._steps_due:
+            if self._steps < self._even_steps():
                 self.is_pad = True
                 self._steps += 1
                 return self._pads.make(self._lane_count)
@@ -237,7 +239,6 @@ class Loader:
     def _reset(self, lane_count: int) -> None:
         self._lane_count = lane_count
         self._begin_lap(0)
-        self._steps_due = self._even_steps()
         self._pads = PadMaker(self.dataset)
 
     def _begin_lap(self, lap: int) -> None:
@@ -246,13 +247,10 @@ class Loader:
         self._lanes = {i: LaneState() for i in rank_lanes(self._lane_count, config.number, config.ranks)}
         self._lap, self._steps, self._in_pass = lap, 0, False
 
-    def _even_steps(self) -> int | None:
-        """Steps that every rank makes in a pass, where they are to make equally many."""
-        if not self.dataset.equal_steps:
-            return None
-        if self.dataset.plan.endless or not self.dataset.one_to_one:
-            raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
-        return self.dataset.length(self._lane_count)
+    def _even_steps(self) -> int:
+        """Steps that every rank makes at least in a pass, so that all make equally many; 0 where that is not asked."""
+        length = self.dataset.length(self._lane_count, lap=self._lap) if self.dataset.equal_steps else 0
+        return length or 0
 
     # Single samples
 

@@ -241,7 +241,6 @@ class WorkerPool:
         code, for_memory = worker.exit_code(patience_seconds=5.0)
         story = f"worker {worker.number} (pid {worker.pid}) {exit_cause(code, killed_for_memory=for_memory)}"
         story += f" with {self._spoken(key)} in hand"
-        self.deaths.append(story)
         self._deaths_in_a_row += 1
         if self._settings.on_worker_death == "raise":
             raise WorkerError(f"{story}.\n  Set on_worker_death='restart' to go on without it.")
@@ -252,6 +251,7 @@ class WorkerPool:
             if self._deaths[key] == 2:
                 self._poisoned |= {key}
                 story += "; that is the second death on this sample, which is left alone from now on"
+        self.deaths.append(story)
         logger.warning("%s. Starting another one.", story)
         worker.close()
         self._replace(worker)

@@ -26,6 +26,9 @@ import numpy as np
 IN_BAND_BYTES = 1_024
 """Arrays up to this size travel inside the pickle."""
 
+MOST_SLABS_LENT = 32
+"""Slabs of one worker that the caller may hold at once (each costs it a descriptor); beyond, batches go by value."""
+
 _ALIGNMENT = 64
 _SLAB_STEP = 1 << 16
 
@@ -120,8 +123,9 @@ class SlabWriter:
 
     def pack(self, batch: Any) -> Parcel:
         """Pickle a batch and put the memory of its arrays into a slab."""
-        pickled, buffers = self._pickle(batch)
-        if not buffers and len(pickled) <= _SLAB_STEP // 8:
+        by_value = len(self._lent) >= MOST_SLABS_LENT
+        pickled, buffers = self._pickle(batch, by_value=by_value)
+        if by_value or (not buffers and len(pickled) <= _SLAB_STEP // 8):
             return Parcel(pickled, None, ())
         sources = [pickle.PickleBuffer(pickled), *buffers]
         views = [source.raw() for source in sources]
@@ -136,12 +140,12 @@ class SlabWriter:
             view.release()
         return Parcel(None, number, tuple(pieces))
 
-    def _pickle(self, batch: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    def _pickle(self, batch: Any, *, by_value: bool) -> tuple[bytes, list[pickle.PickleBuffer]]:
         buffers: list[pickle.PickleBuffer] = []
 
         def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
             try:
-                if buffer.raw().nbytes <= IN_BAND_BYTES:
+                if by_value or buffer.raw().nbytes <= IN_BAND_BYTES:
                     return True
             except BufferError:  # not contiguous
                 return True
@@ -155,7 +159,7 @@ class SlabWriter:
             if self._pickler is _BatchPickler:
                 raise
             self._pickler = _BatchPickler
-            return self._pickle(batch)
+            return self._pickle(batch, by_value=by_value)
         return file.getvalue(), buffers
 
     def _slab(self, size_bytes: int) -> tuple[int, mmap.mmap]:
