@@ -11,11 +11,11 @@ from typing import Any
 from omniloom.data.index.dataset import DatasetIndex
 from omniloom.data.index.field_map import FieldOption, field_value, part_names
 from omniloom.data.kinds import CrudeSample
-from omniloom.data.media.decoder import SampleDecoder
+from omniloom.data.media.decoder import IMAGE_EXTENSIONS, SampleDecoder
 from omniloom.data.pipeline.faults import Origin
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
 from omniloom.data.shards.tar_shard import TarShard
-from omniloom.errors import SampleError, SkipSample
+from omniloom.errors import DatasetError, SampleError, SkipSample
 
 Cook = Callable[[RawSample, SampleKey, SourceInfo], Any]
 
@@ -72,6 +72,13 @@ class TarRows:
         if entry.excluded_keys and name in entry.excluded_keys:
             raise SkipSample("excluded")
         return RawSample(name, entry.name, parts)
+
+    def parts_of_first_row(self) -> frozenset[str]:
+        """Names of the parts of the first row; nothing where it cannot be read."""
+        try:
+            return frozenset(self.read(0).parts)
+        except (DatasetError, SkipSample, OSError):
+            return frozenset()
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of a row; never raises."""
@@ -197,6 +204,14 @@ class Leaf:
         """The sample that the raw parts stand for."""
         source = SourceInfo(self.path, key[2], raw.shard, tuple(f"{raw.name}.{part}" for part in raw.parts))
         return self.cook_row(raw, key, source)
+
+    def decodes_images(self) -> bool:
+        """Whether making a sample takes decoding images; judged by the field map, or by the first row."""
+        decoder = self.cook_row.decoder
+        if decoder is None or decoder.image_decode == "raw":
+            return False
+        parts = self.cook_row.wanted if self.cook_row.wanted is not None else self.rows.parts_of_first_row()
+        return any(part.rpartition(".")[2].lower() in IMAGE_EXTENSIONS for part in parts)
 
     def origin(self, row: int) -> Origin:
         """Where a row lies, for messages."""

@@ -301,7 +301,7 @@ class _Recipe:
     def _samples(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Make | Map | Pack:
         encoder = self.encoder
         encode = encoder.encode_sample if _steps(encoder)[0] else None
-        make = Make(plan, tuple(leaves), encode=encode, seed=self.config.seed_offset)
+        make = Make(plan, tuple(leaves), encode=encode, seed=self.config.seed_offset, ahead=_rows_ahead(leaves))
         postencode = encoder.postencode_sample if encoder.overrides("postencode_sample") else None
         if self.window is not None:
             return Pack(
@@ -312,6 +312,11 @@ class _Recipe:
                 postencode=postencode,
             )
         return make if postencode is None else Map(make, ("postencode_sample", seeding.POSTENCODE, postencode))
+
+
+def _rows_ahead(leaves: list[Leaf]) -> int:
+    """Rows to decode ahead: a few where images are decoded, none where a thread costs more than it saves."""
+    return 4 if any(leaf.decodes_images() for leaf in leaves) else 0
 
 
 def _steps(encoder: TaskEncoder[Any, Any, Any, Any]) -> tuple[bool, bool]:

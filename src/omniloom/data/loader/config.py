@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from omniloom.data.loader.processes import StartMethod
@@ -28,6 +29,8 @@ class WorkerConfig:
         pin_memory: copy batches to page-locked memory; ``None``: no.
         lanes: streams that the run is made of; ``None``: a multiple of world size x workers and of 12. A saved state
             keeps its own.
+        decode_threads: threads of a process that read and decode ahead; ``None``: none in workers, and up to 4, one a
+            core, without workers.
         start_method: ``spawn`` (a fresh interpreter; takes closures and notebook classes) or ``fork``.
         on_worker_death: ``restart`` or ``raise``.
         faults: what becomes of samples that cannot be used.
@@ -44,6 +47,7 @@ class WorkerConfig:
     persistent_workers: bool = True
     pin_memory: bool | None = None
     lanes: int | None = None
+    decode_threads: int | None = None
     start_method: StartMethod = "spawn"
     on_worker_death: Literal["restart", "raise"] = "restart"
     faults: FaultPolicy = field(default_factory=FaultPolicy)
@@ -77,6 +81,18 @@ class WorkerConfig:
     def number(self) -> int:
         """The data-parallel rank."""
         return self.rank or 0
+
+    def threads(self, num_workers: int) -> int:
+        """Threads of a process that read and decode ahead."""
+        if self.decode_threads is not None:
+            return self.decode_threads
+        return 0 if num_workers else min(4, len(os.sched_getaffinity(0)))
+
+    @property
+    def fault_policy(self) -> FaultPolicy:
+        """What becomes of samples that cannot be used, and who is told."""
+        handler = self.global_error_handler
+        return self.faults if handler is None else replace(self.faults, handler=handler)
 
     @property
     def run_lanes(self) -> int:

@@ -18,11 +18,12 @@ class InlineLanes:
     Args:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
+        threads: threads that read and decode ahead.
         keep_random_state: put the caller's random numbers back after each batch (user code is seeded by sample).
     """
 
-    def __init__(self, pipeline: Stage, policy: FaultPolicy, *, keep_random_state: bool) -> None:
-        self._runner = LaneRunner(pipeline, policy)
+    def __init__(self, pipeline: Stage, policy: FaultPolicy, *, threads: int, keep_random_state: bool) -> None:
+        self._runner = LaneRunner(pipeline, policy, threads=threads)
         self._keep_random_state = keep_random_state
         self._lanes: dict[int, Lane] = {}
         self._states: Mapping[int, State] = {}

@@ -139,10 +139,12 @@ class Loader:
         return self._engine
 
     def _make_engine(self) -> WorkerPool | InlineLanes:
-        policy = self.worker_config.faults
+        config, pipeline = self.worker_config, self.dataset.pipeline
+        threads = config.threads(self.num_workers) if make_of(pipeline).ahead else 0
         if self.num_workers == 0:
-            return InlineLanes(self.dataset.pipeline, policy, keep_random_state=self.dataset.user_code)
-        order = WorkOrder(self.dataset.pipeline, policy, 0, self.worker_config.on_worker_start)
+            keep = self.dataset.user_code
+            return InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep)
+        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start)
         return WorkerPool(order, self._settings)
 
     def _pass_is_over(self) -> bool:

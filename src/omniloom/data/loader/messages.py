@@ -22,12 +22,14 @@ class WorkOrder:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
         number: the worker's number within its rank.
+        threads: threads that read and decode ahead.
         on_start: called once in the worker before any work, or ``None``.
     """
 
     pipeline: Stage
     policy: FaultPolicy
     number: int
+    threads: int = 0
     on_start: Callable[[int], None] | None = None
 
 

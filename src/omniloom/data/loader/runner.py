@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,14 +41,20 @@ class LaneRunner:
     Args:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
+        threads: threads that read and cook ahead.
         take_in_hand: called with each key before it is worked on.
     """
 
     def __init__(
-        self, pipeline: Stage, policy: FaultPolicy, take_in_hand: Callable[[SampleKey], None] | None = None
+        self,
+        pipeline: Stage,
+        policy: FaultPolicy,
+        *,
+        threads: int = 0,
+        take_in_hand: Callable[[SampleKey], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self.desk = Desk(policy)
+        self.desk = Desk(policy, threads=ThreadPoolExecutor(threads, "omniloom") if threads else None)
         if take_in_hand is not None:
             self.desk.take_in_hand = take_in_hand
         self._streams: dict[int, Stream] = {}

@@ -75,7 +75,9 @@ class Worker:
             sys.modules["torch"].set_num_threads(1)  # as torch's own workers do
         if order.on_start is not None:
             order.on_start(order.number)
-        self._runner = LaneRunner(order.pipeline, order.policy, self._board.take_in_hand)
+        self._runner = LaneRunner(
+            order.pipeline, order.policy, threads=order.threads, take_in_hand=self._board.take_in_hand
+        )
 
     def run(self) -> None:
         """Answer requests, in the order in which they come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from omniloom.data.pipeline.faults import FaultPolicy
@@ -74,10 +75,12 @@ class Desk:
         policy: what becomes of samples that cannot be used.
         tally: counts since they were last taken.
         poisoned: keys that killed their worker twice; they are sample errors from then on.
+        threads: read and cook ahead (decoders let other threads run); user code never runs there.
         take_in_hand: called with each key before it is worked on, so that a death can be explained.
     """
 
     policy: FaultPolicy = field(default_factory=FaultPolicy)
     tally: Tally = field(default_factory=Tally)
     poisoned: frozenset[SampleKey] = frozenset()
+    threads: Executor | None = None
     take_in_hand: Callable[[SampleKey], None] = _nobody_looks

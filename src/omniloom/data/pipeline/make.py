@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
 from omniloom.data.pipeline import seeding
-from omniloom.data.pipeline.desk import Desk
+from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultLine, Origin
 from omniloom.data.pipeline.seeding import KeySeeds
 from omniloom.data.pipeline.stream import Item, KeyStage, State, describe
@@ -43,12 +44,14 @@ class Make:
         encode: the user's function on one sample, or ``None``. It may be a generator function and give several
             samples, or raise `SkipSample`.
         seed: seed of the run.
+        ahead: rows of a lane that are read and cooked ahead, where the desk has threads.
     """
 
     source: KeyStage
     leaves: tuple[LeafWork, ...]
     encode: Callable[[Any], Any] | None = None
     seed: int = 0
+    ahead: int = 0
     seeds: KeySeeds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +114,7 @@ class MakeStream(Iterator[Item]):
         self._row: Iterator[Item] = iter(())
         self._row_state: State = {}
         self._part = 0
+        self._ahead: dict[SampleKey, Future[tuple[int, Any]]] = {}
 
     def state_dict(self) -> State:
         """The plan's state, and where an encoder gives several samples a row, how many were taken of this one."""
@@ -121,6 +125,7 @@ class MakeStream(Iterator[Item]):
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place. Within a row that gives several samples, the row is made again."""
         self._keys.load_state_dict(state)
+        self._ahead.clear()
         self._row, self._part = iter(()), 0
         for _ in range(state.get("part", 0)):
             next(self, None)
@@ -136,16 +141,9 @@ class MakeStream(Iterator[Item]):
                 return UNIT_END, None
             desk.take_in_hand(key)
             tally = desk.tally.leaf(key[0])
-            call, sample = "reading", None
+            call, sample = "loading", None
             try:
-                if desk.poisoned and key in desk.poisoned:
-                    raise _poison_error(key)
-                leaf = leaves[key[0]]
-                raw = leaf.read(key[2])
-                tally.read += 1
-                tally.read_bytes += sum(map(len, raw.parts.values()))
-                call = "decoding"
-                sample = leaf.cook(raw, key)
+                sample = self._load(key, tally)
                 if encode is not None:
                     call = "encode_sample"
                     self._make.seeds.plant(key, seeding.ENCODE)
@@ -160,6 +158,24 @@ class MakeStream(Iterator[Item]):
             self._faults.success()
             tally.yielded += 1
             return key, sample
+
+    def _load(self, key: SampleKey, tally: LeafTally) -> Any:
+        """The cooked sample of a key, read just now or ahead of time."""
+        desk = self._desk
+        if desk.poisoned and key in desk.poisoned:
+            raise SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
+        if desk.threads is None or not self._make.ahead:
+            read_bytes, sample = _read_and_cook(self._make.leaves[key[0]], key)
+        else:
+            due = self._ahead.pop(key, None)
+            for later in self._keys.peek(self._make.ahead):
+                if later not in self._ahead and later is not UNIT_END:
+                    leaf = self._make.leaves[later.dataset]
+                    self._ahead[later] = desk.threads.submit(_read_and_cook, leaf, later)
+            read_bytes, sample = _read_and_cook(self._make.leaves[key[0]], key) if due is None else due.result()
+        tally.read += 1
+        tally.read_bytes += read_bytes
+        return sample
 
     def _next_of_many(self) -> Item:
         while True:
@@ -178,15 +194,9 @@ class MakeStream(Iterator[Item]):
         leaf, desk = self._make.leaves[key.dataset], self._desk
         tally = desk.tally.leaf(key.dataset)
         desk.take_in_hand(key)
-        call = "reading"
+        call = "loading"
         try:
-            if key in desk.poisoned:
-                raise _poison_error(key)
-            raw = leaf.read(key.row)
-            tally.read += 1
-            tally.read_bytes += sum(map(len, raw.parts.values()))
-            call = "decoding"
-            sample = leaf.cook(raw, key)
+            sample = self._load(key, tally)
             call = "encode_sample"
             for part, made in enumerate(self._make.encoded(sample, key)):
                 self._faults.success()
@@ -201,5 +211,7 @@ class MakeStream(Iterator[Item]):
 _END: Any = object()
 
 
-def _poison_error(key: SampleKey) -> SampleError:
-    return SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
+def _read_and_cook(leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:
+    """Bytes that were read for a key, and the sample they stand for."""
+    raw = leaf.read(key[2])
+    return sum(map(len, raw.parts.values())), leaf.cook(raw, key)

@@ -7,6 +7,7 @@ was made from and the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,9 @@ class KeyStream(Protocol):
     """The stream of a plan: keys of the samples of one lane."""
 
     def __next__(self) -> SampleKey: ...
+
+    def peek(self, count: int) -> Sequence[SampleKey]:
+        """Keys that come next, as many of ``count`` as are known, without drawing them."""
 
     def state_dict(self) -> State:
         """The place after the key that came last."""

@@ -79,6 +79,10 @@ class InOrderStream(Iterator[SampleKey]):
         self._index += 1
         return key
 
+    def peek(self, count: int) -> list[SampleKey]:
+        """Keys that come next, without drawing them: as many of ``count`` as the running unit holds."""
+        return self._keys[self._index : self._index + count]
+
     def state_dict(self) -> dict[str, Any]:
         """The lane's unit, and how far it is into it."""
         return {"unit": self._unit, "index": self._index}
