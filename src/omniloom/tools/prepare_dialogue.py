@@ -11,11 +11,12 @@ import click
 
 from omniloom.data.index.dataset_yaml import dataset_config_of, sample_loader_text
 from omniloom.data.index.field_map import parse_field
-from omniloom.data.index.layout import PARTS_FOLDER, SAMPLE_LOADER, meta_path, parts_path, replace_file
+from omniloom.data.index.layout import PARTS_FOLDER, SAMPLE_LOADER, meta_path, parts_path
 from omniloom.data.index.sample_types import CRUDE_TYPE, SAMPLE_TYPES, Field, menu
 from omniloom.data.index.sidecar import Prepared
 from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.shards.parts_table import PartsTable
+from omniloom.storage.files import replace_file
 from omniloom.tools.prepare_options import PrepareOptions
 
 MAX_PARTS_FOR_MAP = 10

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from omniloom.data.index.duplicates import EXAMPLE_LIMIT, DuplicateKey, DuplicateKeys
 from omniloom.data.index.info import read_info
-from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_path, remove_file
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_path
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import DatasetError, StorageError
 
@@ -41,6 +41,7 @@ _INDEXES = (
     "CREATE INDEX idx_sample_parts_full ON sample_parts"
     "(tar_file_id, sample_index, part_name, content_byte_offset, content_byte_size)",
 )
+from omniloom.storage.files import remove_file
 
 
 class SampleLocation(NamedTuple):

@@ -30,9 +30,6 @@ from omniloom.data.index.layout import (
     UUID_FILE,
     meta_path,
     parts_path,
-    remove_file,
-    replace_file,
-    storage_error,
 )
 from omniloom.data.index.obstacles import energon_obstacles
 from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_omniloom_info
@@ -45,6 +42,7 @@ from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.parts_table import ScanSummary, read_keys, read_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan
 from omniloom.errors import DatasetError
+from omniloom.storage.files import remove_file, replace_file, storage_error
 
 DuplicateKeyPolicy = Literal["allow", "error"]
 MAX_PART_NAMES = 1_000

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omniloom.data.index.braces import expand_all
-from omniloom.data.index.layout import is_inside, storage_error
+from omniloom.data.index.layout import is_inside
 from omniloom.data.shards.compression import plain_name
 from omniloom.errors import ConfigError, DatasetError
+from omniloom.storage.files import storage_error
 
 SHARD_SUFFIX = ".tar"
 COMPRESSED_SUFFIXES = (".tgz", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.xz")

@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from omniloom.data.index.layout import MAIN_FOLDER, PARTS_FOLDER, WORK_FOLDER, remove_file, storage_error
+from omniloom.data.index.layout import MAIN_FOLDER, PARTS_FOLDER, WORK_FOLDER
 from omniloom.errors import DatasetError
+from omniloom.storage.files import remove_file, storage_error
 
 INDEX_FOLDER = "index"
 COMMIT_MARK = "putting-in-place"

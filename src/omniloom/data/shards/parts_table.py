@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.data.shards.scan import ShardScan
-from omniloom.errors import ShardError, StorageError
+from omniloom.errors import ShardError
+from omniloom.storage.files import replace_file
 
 MAGIC = b"OMNIPART"
 FORMAT = 1
@@ -73,7 +74,7 @@ def write_parts_table(
         What `read_summary` will say.
 
     Raises:
-        OSError: the file cannot be written; nothing is left of it.
+        StorageError: the file cannot be written; nothing is left of it.
     """
     names: dict[str, int] = {}
     columns = _columns_of(scan, names)
@@ -100,7 +101,8 @@ def write_parts_table(
             "bytes": [len(keys), len(body), len(packed_keys), len(packed_body)],
         }
     ).encode()
-    _replace(path, [MAGIC, len(header).to_bytes(4, "little"), header, packed_keys, packed_body])
+    fixed = MAGIC + len(header).to_bytes(4, "little")
+    replace_file(path, b"".join((fixed, header, packed_keys, packed_body)))
     return summary
 
 
@@ -322,18 +324,3 @@ def _little_endian(column: array[int]) -> array[int]:
         column = column[:]
         column.byteswap()
     return column
-
-
-def _replace(path: str | os.PathLike[str], pieces: list[bytes]) -> None:
-    target = Path(path)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.writelines(pieces)
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        found = StorageError(f"cannot write {target}: {error.strerror}. Finished scans are kept; see to it and go on.")
-        found.errno = error.errno
-        raise found from error
