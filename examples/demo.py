@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from demo_data import MissingPackageError, make_data
+from demo_data import PHOTOGRAPHS, QUESTIONS, MissingPackageError, make_data
 from torch.nn import functional
 
 from omniloom import DefaultTaskEncoder, VQASample, WorkerConfig, get_savable_loader, get_train_dataset
@@ -30,7 +30,7 @@ SHARD_SAMPLES = 250 if SMALL else 4_000
 STEPS = 40 if SMALL else 400
 BATCH_SIZE = 32
 SIDE_PIXELS = 64
-CARDS = 24 if SMALL else 60
+CARDS = 30 if SMALL else 60
 
 
 class Encoder(DefaultTaskEncoder):
@@ -125,7 +125,9 @@ def stop_and_go_on(dataset: Path) -> list[tuple[str, str]]:
 def write_page(dataset: Path, facts: list[tuple[str, str]]) -> Path:
     """A page with a grid of samples and what was measured."""
     index = open_dataset(dataset, split_part="train")
-    rows = chosen_rows(index.samples, count=CARDS, start=0, spread=True)
+    photographs = range(0, len(PHOTOGRAPHS) * len(QUESTIONS), len(QUESTIONS))  # they come first, each several times
+    start = len(PHOTOGRAPHS) * len(QUESTIONS)
+    rows = [*photographs, *chosen_rows(index.samples, count=CARDS - len(photographs), start=start, spread=True)]
     samples = read_samples(index, rows, thumbnail_pixels=256)
     path = FOLDER / "index.html"
     numbers = [("samples", f"{index.samples:,} in {len(index.shards)} shards (train)"), *facts]
