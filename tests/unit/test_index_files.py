@@ -16,7 +16,6 @@ import pytest
 from omniloom.data.index.database import DatabaseWriter, find_all, look_up
 from omniloom.data.index.info import encode_info, is_prepared, read_info
 from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_omniloom_info, read_omniloom_info
-from omniloom.data.index.tar_index import encode_tar_index, read_tar_index, samples_in_index, tar_index_path
 from omniloom.data.shards.parts_table import (
     PartsTable,
     read_keys,
@@ -25,6 +24,7 @@ from omniloom.data.shards.parts_table import (
     write_parts_table,
 )
 from omniloom.data.shards.scan import ShardScan, scan_shard
+from omniloom.data.shards.tar_index import encode_tar_index, read_tar_index, samples_in_index, tar_index_path
 from omniloom.errors import DatasetError, ShardError, StorageError
 
 

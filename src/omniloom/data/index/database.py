@@ -18,6 +18,7 @@ from omniloom.data.index.info import read_info
 from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_path
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import DatasetError, StorageError
+from omniloom.storage.files import remove_file
 
 STAGE_SUFFIX = ".stage"
 _CACHE_KIB = 65_536
@@ -41,7 +42,6 @@ _INDEXES = (
     "CREATE INDEX idx_sample_parts_full ON sample_parts"
     "(tar_file_id, sample_index, part_name, content_byte_offset, content_byte_size)",
 )
-from omniloom.storage.files import remove_file
 
 
 class SampleLocation(NamedTuple):

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from PIL import Image
+
 from omniloom.data.index.field_map import FieldOption, field_value
 from omniloom.data.index.json_check import has_padding, parse_strict_json
+from omniloom.data.media.decoder import (
+    IMAGE_EXTENSIONS,
+    JSON_EXTENSIONS,
+    NUMBER_EXTENSIONS,
+    TEXT_EXTENSIONS,
+    decode_number,
+    decode_text,
+)
+from omniloom.data.media.image import decode_image, image_size
 from omniloom.errors import DatasetError, SampleError
 
 ERROR = "error"
 WARNING = "warning"
 
 CHECKED_BYTES = 1 << 30
-IMAGE_SUFFIXES = frozenset(["bmp", "gif", "ico", "j2k", "jp2", "jpx", "jpeg", "jpg", "png", "tif", "tiff", "webp"])
-TEXT_SUFFIXES = frozenset(["txt", "text", "transcript", "caption", "md", "cls", "cls2", "index", "inx", "id"])
-PICKLE_SUFFIXES = frozenset(["pkl", "pickle", "pyd", "pth", "pt"])
-_FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "gif": "GIF", "bmp": "BMP", "webp": "WEBP", "tif": "TIFF"}
+PICKLE_EXTENSIONS = frozenset(("pkl", "pickle", "pyd", "pth", "pt"))
+_FORMATS = {
+    extension: name
+    for name, extensions in (
+        ("JPEG", ("jpg", "jpeg", "jpe", "jfif")),
+        ("PNG", ("png",)),
+        ("GIF", ("gif",)),
+        ("BMP", ("bmp",)),
+        ("WEBP", ("webp",)),
+        ("TIFF", ("tif", "tiff")),
+    )
+    for extension in extensions
+}
 
 
 class Remark(NamedTuple):
@@ -58,7 +77,7 @@ def check_sample(
     for name, read in parts.items():
         values[name] = None
         if not sizes[name]:
-            decoded = suffix_of(name) in IMAGE_SUFFIXES or suffix_of(name) == "json"
+            decoded = suffix_of(name) in IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS
             needed = decoded and (wanted is None or name in wanted)
             yield Remark(ERROR if needed else WARNING, "empty-member", name, "the part has no bytes")
             failed.add(name)
@@ -92,13 +111,15 @@ def suffix_of(part: str) -> str:
 
 def _checker(name: str, *, decode: bool) -> Callable[[bytes, str], tuple[Any, list[Remark]]] | None:
     suffix = suffix_of(name)
-    if suffix == "json":
+    if suffix in JSON_EXTENSIONS:
         return _check_json
-    if suffix in TEXT_SUFFIXES:
-        return _check_text
-    if suffix in PICKLE_SUFFIXES:
+    if suffix in TEXT_EXTENSIONS:
+        return lambda data, _: (decode_text(data), [])
+    if suffix in NUMBER_EXTENSIONS:
+        return lambda data, _: (decode_number(data), [])
+    if suffix in PICKLE_EXTENSIONS:
         return _warn_of_pickle
-    if suffix in IMAGE_SUFFIXES:
+    if suffix in IMAGE_EXTENSIONS:
         return _check_image if decode else _check_image_header
     return None
 
@@ -110,59 +131,22 @@ def _check_json(data: bytes, name: str) -> tuple[Any, list[Remark]]:
     return value, []
 
 
-def _check_text(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    try:
-        return data.decode("utf-8"), []
-    except UnicodeDecodeError as error:
-        raise SampleError(f"byte {error.start} ({data[error.start]:#04x}) is not UTF-8", reason="encoding") from error
-
-
-def _warn_of_pickle(data: bytes, name: str) -> tuple[Any, list[Remark]]:
+def _warn_of_pickle(_data: bytes, name: str) -> tuple[Any, list[Remark]]:
     told = f"parts called {suffix_of(name)} run code when they are decoded; the loader leaves them alone by default"
     return None, [Remark(WARNING, "pickle", name, told)]
 
 
 def _check_image(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    remarks = _content_remarks(data, name)
-    _decoder()(data)
-    return None, remarks
+    decode_image(data)
+    return _check_image_header(data, name)
 
 
 def _check_image_header(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    return None, _content_remarks(data, name)
-
-
-def _content_remarks(data: bytes, name: str) -> list[Remark]:
-    """A remark where the content is another format than the extension says; refuses what is no image."""
-    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            found = image.format
-    except UnidentifiedImageError as error:
-        raise SampleError(f"no image: begins with {data[:16]!r}", reason="corrupt") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SampleError(f"the image's header cannot be read: {error}", reason="corrupt") from error
+    """A remark where the content is another format than the name says."""
+    image_size(data)
+    with Image.open(io.BytesIO(data)) as image:
+        found = image.format
     expected = _FORMATS.get(suffix_of(name), found)
     if found == expected:
-        return []
-    return [Remark(WARNING, "content-type", name, f"holds {found}, though its name says {expected}")]
-
-
-def _decoder() -> Callable[[bytes], Any]:
-    """The loader's own decoder, so that lint refuses what training would."""
-    try:
-        decode: Callable[[bytes], Any] = importlib.import_module("omniloom.data.media.image").decode_image
-    except ModuleNotFoundError:
-        return _decode_with_pillow
-    return decode
-
-
-def _decode_with_pillow(data: bytes) -> None:
-    from PIL import Image  # noqa: PLC0415
-
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SampleError(f"the image cannot be decoded: {error}", reason="corrupt") from error
+        return None, []
+    return None, [Remark(WARNING, "content-type", name, f"holds {found}, though its name says {expected}")]

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from omniloom.data.index.field_map import FieldOption
 from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample
 from omniloom.data.index.omniloom_json import ShardMark
-from omniloom.data.index.tar_index import read_tar_index
 from omniloom.data.shards.archive_file import read_at
 from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_summary, write_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
 from omniloom.data.shards.tar import walk_tar
+from omniloom.data.shards.tar_index import read_tar_index
 from omniloom.errors import DatasetError, ShardError, StorageError
 
 FINDINGS_PER_SHARD = 1_000

@@ -14,10 +14,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from omniloom.data.index.tar_index import encode_tar_index, tar_index_path
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.parts_table import ScanSummary, read_parts_table, read_summary, write_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
+from omniloom.data.shards.tar_index import encode_tar_index, tar_index_path
 from omniloom.errors import ShardError, StorageError, WorkerError
 from omniloom.storage.files import replace_file
 

@@ -36,11 +36,11 @@ from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_om
 from omniloom.data.index.scanning import ScanDone, ScanRequest, ShardFault, leave_scan
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
-from omniloom.data.index.tar_index import tar_index_path
 from omniloom.data.index.work_folder import COMMIT_MARK, INDEX_FOLDER, move_file, open_work_folder
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.parts_table import ScanSummary, read_keys, read_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan
+from omniloom.data.shards.tar_index import tar_index_path
 from omniloom.errors import DatasetError
 from omniloom.storage.files import remove_file, replace_file, storage_error
 

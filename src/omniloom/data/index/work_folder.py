@@ -20,6 +20,18 @@ from omniloom.storage.files import remove_file, storage_error
 INDEX_FOLDER = "index"
 COMMIT_MARK = "putting-in-place"
 
+_held: set[int] = set()
+
+
+def _let_go_in_child() -> None:
+    """A forked worker that outlives a killed parent must not hold its lock."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
 
 @contextlib.contextmanager
 def open_work_folder(root: str | os.PathLike[str]) -> Iterator[Path]:
@@ -39,6 +51,7 @@ def open_work_folder(root: str | os.PathLike[str]) -> Iterator[Path]:
         lock = os.open(meta, os.O_RDONLY)
     except OSError as error:
         raise storage_error("write", meta, error) from error
+    _held.add(lock)
     try:
         _lock(lock, root)
         try:
@@ -55,6 +68,7 @@ def open_work_folder(root: str | os.PathLike[str]) -> Iterator[Path]:
             _remove_if_empty(work)
             _remove_if_empty(meta)
     finally:
+        _held.discard(lock)
         os.close(lock)
 
 
