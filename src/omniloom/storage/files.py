@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from omniloom.errors import StorageError
+from omniloom.errors import DatasetError, StorageError
 
 TEMPORARY_SUFFIX = ".partial"
 
@@ -58,3 +58,23 @@ def storage_error(verb: str, path: str | os.PathLike[str], error: OSError) -> St
     found = StorageError(f"cannot {verb} {os.fspath(path)}: {error.strerror or error}. {hint}")
     found.errno = error.errno
     return found
+
+
+def read_file(path: str | os.PathLike[str], *, what: str, advice: str) -> bytes:
+    """Content of a file of the sidecar.
+
+    Args:
+        path: the file.
+        what: what the file is, for the message.
+        advice: what to do when it is not there.
+
+    Raises:
+        DatasetError: there is no such file.
+        StorageError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise DatasetError(f"{os.fspath(path)}: there is no {what}. {advice}") from None
+    except OSError as error:
+        raise storage_error("read", path, error) from error

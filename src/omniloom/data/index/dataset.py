@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from omniloom.data.index.info import Info, read_info
-from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, meta_path, parts_path, read_file
+from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, meta_path, parts_path
 from omniloom.data.index.omniloom_json import read_omniloom_info
 from omniloom.data.index.splits import read_splits
 from omniloom.data.index.work_folder import is_half_placed
@@ -16,6 +16,7 @@ from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.tar_index import samples_in_bytes, tar_index_path
 from omniloom.errors import DatasetError
+from omniloom.storage.files import read_file
 
 _NAMES_SHOWN = 3
 

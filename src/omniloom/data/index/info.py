@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, meta_path, read_file
+from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, meta_path
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
 from omniloom.errors import DatasetError
+from omniloom.storage.files import read_file
 
 # The version of the sidecar format that this package writes, in the words of the program that owns the format.
 ENERGON_VERSION = "7.4.1"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from omniloom.errors import DatasetError
 from omniloom.storage.files import replace_file as replace_file  # noqa: PLC0414 - converters import it from here
-from omniloom.storage.files import storage_error
 
 MAIN_FOLDER = ".nv-meta"
 INFO_JSON = ".info.json"
@@ -37,23 +35,3 @@ def parts_path(folder: str | os.PathLike[str], shard: str) -> str:
 def is_inside(shard: str) -> bool:
     """Whether a shard's name stays below its data set: relative, without ``..``."""
     return bool(shard) and not shard.startswith("/") and "\0" not in shard and ".." not in shard.split("/")
-
-
-def read_file(path: str | os.PathLike[str], *, what: str, advice: str) -> bytes:
-    """Content of a file of the sidecar.
-
-    Args:
-        path: the file.
-        what: what the file is, for the message.
-        advice: what to do when it is not there.
-
-    Raises:
-        DatasetError: there is no such file.
-        StorageError: it cannot be read.
-    """
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise DatasetError(f"{os.fspath(path)}: there is no {what}. {advice}") from None
-    except OSError as error:
-        raise storage_error("read", path, error) from error

@@ -71,15 +71,13 @@ def check_sample(
         fields: alternatives of each field, where the data set has a field map.
         decode: whether images are decoded whole, or only looked at.
     """
-    wanted = {option.part for options in fields.values() for option in options} if fields is not None else None
     values: dict[str, Any] = {}
     failed = set()
     for name, read in parts.items():
         values[name] = None
         if not sizes[name]:
             decoded = suffix_of(name) in IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS
-            needed = decoded and (wanted is None or name in wanted)
-            yield Remark(ERROR if needed else WARNING, "empty-member", name, "the part has no bytes")
+            yield Remark(ERROR if decoded else WARNING, "empty-member", name, "the part has no bytes")
             failed.add(name)
             continue
         checker = _checker(name, decode=decode)

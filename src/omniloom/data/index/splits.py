@@ -14,9 +14,10 @@ from typing import Any
 
 from omniloom.data.index.braces import collapse_braces, expand_all, expand_braces
 from omniloom.data.index.info import parse_json
-from omniloom.data.index.layout import SPLIT_JSON, SPLIT_YAML, is_inside, meta_path, read_file
+from omniloom.data.index.layout import SPLIT_JSON, SPLIT_YAML, is_inside, meta_path
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
 from omniloom.errors import ConfigError, DatasetError
+from omniloom.storage.files import read_file
 
 RATIO_PARTS = ("train", "val", "test")
 SHUFFLE_SEED = 42

@@ -12,8 +12,8 @@ import sys
 from array import array
 from pathlib import Path
 
-from omniloom.data.index.layout import read_file
 from omniloom.errors import DatasetError
+from omniloom.storage.files import read_file
 
 ENTRY_BYTES = 8
 INDEX_SUFFIX = ".tar.idx"
