@@ -5,6 +5,7 @@ A block whose fence says ```` ```python no-run ```` is shown only.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -33,13 +34,15 @@ def _blocks() -> Iterator[object]:
 def test_block_runs(code: str, tmp_path: Path) -> None:
     script = tmp_path / "block.py"  # a file, not -c: worker processes import the main module again
     script.write_text(code, encoding="utf-8")
+    scripts = Path(sys.executable).parent  # as in an activated environment, so that `omniloom` is found
     done = subprocess.run(
         [sys.executable, script.name],
-        cwd=tmp_path,
         check=False,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=BLOCK_LIMIT_SECONDS,
+        env={**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

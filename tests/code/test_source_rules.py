@@ -37,10 +37,10 @@ def test_functions_are_short(path: Path) -> None:
     long = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
             if lines > MAX_FUNCTION_LINES:
                 long[f"{path}:{node.lineno} {node.name}"] = lines
-    assert not long, f"functions of more than {MAX_FUNCTION_LINES} lines: {long}"
+    assert not long, f"functions of more than {MAX_FUNCTION_LINES} lines without their docstring: {long}"
 
 
 @every_file
@@ -79,6 +79,10 @@ def test_no_unfinished_notes_in_comments(path: Path) -> None:
         if token.type == tokenize.COMMENT and words.search(token.string)
     ]
     assert not found, f"finish it, or say in the issue tracker what is left: {found}"
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def _tree(path: Path) -> ast.Module:

@@ -19,7 +19,6 @@ from omniloom.errors import OmniloomError
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 DEBUG_VARIABLE = "OMNILOOM_DEBUG"
 
 
@@ -117,10 +116,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except SystemExit as leave:  # click leaves so where the reader of its output has gone
+        if not isinstance(leave.__context__, BrokenPipeError):
+            raise
+        return EXIT_BROKEN_PIPE
     except BrokenPipeError:
         # The reader has gone (`| head`); python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return EXIT_ERROR  # as click itself does when it is the one that notices
     except (OmniloomError, OSError) as error:
         return _failed(error)
     return code if isinstance(code, int) else 0
