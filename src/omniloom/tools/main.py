@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from omniloom.errors import OmniloomError
 
@@ -116,10 +117,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except SystemExit as leave:  # click leaves so where the reader of its output has gone
-        if not isinstance(leave.__context__, BrokenPipeError):
-            raise
-        return EXIT_BROKEN_PIPE
+    except SystemExit:
+        if isinstance(sys.stdout, PacifyFlushWrapper):  # how click leaves where the reader of its output has gone
+            return EXIT_BROKEN_PIPE
+        raise
     except BrokenPipeError:
         # The reader has gone (`| head`); python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

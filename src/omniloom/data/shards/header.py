@@ -1,7 +1,7 @@
-"""One 512-byte header block of a tar archive, and the records of a PAX extended header.
+r"""One 512-byte header block of a tar archive, and the records of a PAX extended header.
 
-Three dialects share the block: V7 (no magic), ustar (magic ``ustar\\0``) and old GNU
-(magic ``ustar  \\0``). They differ in what follows byte 345: a name prefix, or two times.
+Three dialects share the block: V7 (no magic), ustar (magic ``ustar\0``) and old GNU
+(magic ``ustar  \0``). They differ in what follows byte 345: a name prefix, or two times.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Pool:
         self.capacity = capacity
         self._entries: OrderedDict[int, tuple[weakref.ref[Holder], int]] = OrderedDict()
         self._weight = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a holder may die, and be forgotten, while it is held
         os.register_at_fork(after_in_child=self._after_fork)
 
     def __len__(self) -> int:
@@ -87,4 +87,4 @@ class Pool:
         return entry[0]()
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._lock = threading.RLock()  # another thread of the parent may have held it
