@@ -413,6 +413,34 @@ def test_two_conversions_into_one_folder_are_refused(
     assert "another conversion is writing there" in capsys.readouterr().err
 
 
+def test_a_full_disk_names_the_shard_and_the_next_run_goes_on(tmp_path: Path, pictures: Path) -> None:
+    entries = [
+        {"id": n, "image": f"sub/{n % 3}.jpg" if n < 9 else "big.png", "conversations": _turns()} for n in range(12)
+    ]
+    (pictures / "big.png").write_bytes(_picture("PNG", 9) + bytes(300_000))
+    data, out = _write(tmp_path, entries), tmp_path / "out"
+    words = ["--images", str(pictures), "--out", str(out), "--max-count", "3"]
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "from omniloom.tools.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "convert", "llava", str(data), *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"StorageError: {out}/shard-000003.tar: cannot be written")
+    assert "run the same command again" in done.stderr
+    assert not list(out.glob("*.partial"))
+    assert not (out / ".nv-meta/.info.json").exists()
+    assert run(["convert", "llava", str(data), *words]) == 0
+    assert _convert(data, tmp_path / "whole", "--max-count", "3") == 0
+    assert _files(out) == _files(tmp_path / "whole")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["data.json", "data.jsonl"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(form: str, tmp_path: Path, pictures: Path) -> None:

@@ -1,6 +1,7 @@
 """The command line: a table of commands, loaded when they are asked for, and one place where errors end.
 
-Exit codes: 0 done; 1 an error, or bad samples were found; 2 the command was called wrongly; 130 Ctrl-C.
+Exit codes: 0 done; 1 an error, or bad samples were found; 2 the command was called wrongly; 130 Ctrl-C;
+141 the reader of the output has gone.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from omniloom.errors import OmniloomError
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 DEBUG_VARIABLE = "OMNILOOM_DEBUG"
 
 
@@ -110,29 +111,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
             args=None if arguments is None else list(arguments), prog_name="omniloom", standalone_mode=False
         )
         sys.stdout.flush()
-    except click.Abort as abort:
-        return _aborted(abort)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as interruption:
+        return _interrupted(interruption)
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except SystemExit:
-        if isinstance(sys.stdout, PacifyFlushWrapper):  # how click leaves where the reader of its output has gone
-            return EXIT_BROKEN_PIPE
-        raise
-    except BrokenPipeError:
-        # The reader has gone (`| head`); python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR  # as click itself does when it is the one that notices
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader has gone (`| head`). When click notices first, it leaves a mute standard output and exits with 1.
+        if isinstance(error, SystemExit) and type(sys.stdout).__name__ != "PacifyFlushWrapper":
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python flushes once more at its end
+        return EXIT_BROKEN_PIPE
     except (OmniloomError, OSError) as error:
         return _failed(error)
     return code if isinstance(code, int) else 0
 
 
-def _aborted(abort: click.Abort) -> int:
+def _interrupted(error: BaseException) -> int:
     # click turns both Ctrl-C and an end of input at a prompt into Abort; only the first is an interruption.
-    if isinstance(abort.__cause__, EOFError) or isinstance(abort.__context__, EOFError):
+    if isinstance(error.__cause__, EOFError) or isinstance(error.__context__, EOFError):
         click.echo("Aborted: the input ended at a question.", err=True)
         return EXIT_ERROR
     return EXIT_INTERRUPTED
