@@ -118,7 +118,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # The reader has gone (`| head`). When click notices first, it leaves a mute standard output and exits with 1.
-        if isinstance(error, SystemExit) and type(sys.stdout).__name__ != "PacifyFlushWrapper":
+        if isinstance(error, SystemExit) and not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python flushes once more at its end
         return EXIT_BROKEN_PIPE
