@@ -386,7 +386,7 @@ def test_named_shards_keep_their_order(tmp_path: Path) -> None:
     assert list(prepare_dataset(root, shards=["s{3..2}.tar", "s0.tar"], num_workers=1).shard_counts) == [
         "s3.tar", "s2.tar", "s0.tar",
     ]  # fmt: skip
-    with pytest.raises(BadShardsError, match=r"\[unreadable\] s7\.tar"):
+    with pytest.raises(BadShardsError, match=r"\[missing-shard\] s7\.tar"):
         prepare_dataset(root, shards=["s7.tar"], num_workers=1)
     for names, told in ((["s0.tar", "s0.tar"], "named twice"), (["../x.tar"], "outside the data set")):
         with pytest.raises(DatasetError, match=told):

@@ -15,6 +15,7 @@ from omniloom.data.index.layout import DATASET_YAML
 from omniloom.data.index.prepare import DEFAULT_WORKERS
 from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
 from omniloom.data.index.sidecar import DuplicateKeyPolicy
+from omniloom.data.index.sources import parse_exclude
 from omniloom.data.index.splits import parse_part_patterns, parse_ratio
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
@@ -133,6 +134,7 @@ class PrepareOptions:
         if self.split_ratio is not None:
             parse_ratio(self.split_ratio)
         parse_part_patterns(self.split_parts)
+        parse_exclude(self.exclude)
         fields = self.fields()
         if self.sample_type is not None:
             check_sample_type(self.sample_type)

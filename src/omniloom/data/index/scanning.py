@@ -99,7 +99,9 @@ def scan_one(request: ScanRequest) -> ScanDone | ShardFault:
     try:
         before = os.stat(request.path)  # noqa: PTH116
     except OSError as error:
-        return _unreadable(request, f"{request.shard}: cannot be read: {error.strerror}. Bring it back or exclude it.")
+        reason = "missing-shard" if isinstance(error, FileNotFoundError) else "unreadable"
+        message = f"{request.shard}: cannot be read: {error.strerror}. Bring it back or leave it out."
+        return ShardFault(request.shard, reason, None, message)
     for table in request.old_tables:
         summary = _usable(table, request, before)
         if summary is not None:
@@ -114,7 +116,7 @@ def scan_one(request: ScanRequest) -> ScanDone | ShardFault:
     except ShardError as error:
         return ShardFault(request.shard, error.reason, error.offset_bytes, str(error))
     except (StorageError, OSError) as error:
-        return _unreadable(request, f"{request.shard}: cannot be read: {error}")
+        return ShardFault(request.shard, "unreadable", None, f"{request.shard}: cannot be read: {error}")
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         message = f"{request.shard}: changed while it was read. Run the command again once nobody writes to it."
         return ShardFault(request.shard, "changed", None, message)
@@ -225,7 +227,3 @@ def _leave_index(request: ScanRequest, scan: ShardScan) -> bool:
         pass
     replace_file(request.new_index, content)
     return True
-
-
-def _unreadable(request: ScanRequest, message: str) -> ShardFault:
-    return ShardFault(request.shard, "unreadable", None, message)

@@ -47,16 +47,25 @@ def find_sources(root: str | os.PathLike[str], *, exclude: str | None = None) ->
     if not os.path.isdir(root):  # noqa: PTH112
         found = "a file" if os.path.exists(root) else "nothing"  # noqa: PTH110
         raise DatasetError(f"{root}: expected a folder of shards, found {found}. Check the path.")
-    try:
-        excluded = re.compile(exclude) if exclude else None
-    except re.error as error:
-        raise ConfigError(f"exclude={exclude!r} is no regular expression: {error}.") from error
+    excluded = parse_exclude(exclude)
     names = [name for name in _walk(root) if not (excluded and excluded.search(name))]
     names.sort(key=lambda name: name.split("/"))
     return Sources(
         shards=[name for name in names if name.endswith(SHARD_SUFFIX)],
         compressed=[name for name in names if name.endswith(COMPRESSED_SUFFIXES)],
     )
+
+
+def parse_exclude(text: str | None) -> re.Pattern[str] | None:
+    """The expression of shards to leave out.
+
+    Raises:
+        ConfigError: it is no regular expression.
+    """
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise ConfigError(f"exclude={text!r} is no regular expression: {error}.") from error
 
 
 def named_shards(root: str | os.PathLike[str], patterns: Sequence[str]) -> list[str]:
