@@ -1,4 +1,4 @@
-r"""One 512-byte header block of a tar archive, and the records of a PAX extended header.
+r"""One 512-byte header block of a tar archive.
 
 Three dialects share the block: V7 (no magic), ustar (magic ``ustar\0``) and old GNU
 (magic ``ustar  \0``). They differ in what follows byte 345: a name prefix, or two times.
@@ -6,7 +6,6 @@ Three dialects share the block: V7 (no magic), ustar (magic ``ustar\0``) and old
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 from zlib import adler32
 
@@ -20,7 +19,6 @@ _SIZE = slice(124, 136)
 _PREFIX = slice(345, 500)
 _SPACE = ord(" ")
 _BLANKS = (0, _SPACE)
-_ONLY_TIMES = re.compile(rb"(?:\d{1,3} (?:[mac]time|LIBARCHIVE\.creationtime)=-?[0-9.]+\n)+")
 
 
 class Header(NamedTuple):
@@ -144,48 +142,3 @@ def _prefix_of(header: bytes) -> str:
     if magic == b"ustar " and header[345] and number_of(header[345:357]) is None:
         return text_of(header[_PREFIX])  # what Go before 1.8 wrote: GNU magic, ustar prefix
     return ""
-
-
-def only_times(body: bytes) -> bool:
-    """Whether a PAX header holds nothing but times, as those that many writers put before every member."""
-    return _ONLY_TIMES.fullmatch(body) is not None
-
-
-def pax_records(body: bytes, *, shard: str, offset_bytes: int) -> dict[str, str]:
-    r"""The records ``"<length> <keyword>=<value>\n"`` of a PAX header.
-
-    Args:
-        body: the payload of the extended header, without padding.
-        shard: name of the shard, for messages.
-        offset_bytes: where the payload begins in the archive.
-
-    Raises:
-        ShardError: ``bad-pax``: a record does not have that form.
-    """
-    records: dict[str, str] = {}
-    position = 0
-    while position < len(body):
-        space = body.find(b" ", position)
-        digits = body[position:space]
-        if space < 0 or not digits.isdigit() or len(digits) > 10:
-            if not body[position:].strip(b"\0"):
-                break  # some writers fill the record area with NULs
-            raise _bad_record(body, position, shard=shard, offset_bytes=offset_bytes)
-        stop = position + int(digits)
-        keyword, equals, value = body[space + 1 : stop - 1].partition(b"=")
-        if stop > len(body) or stop <= space + 1 or body[stop - 1] != 0x0A or not equals or not keyword:
-            raise _bad_record(body, position, shard=shard, offset_bytes=offset_bytes)
-        records[keyword.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        position = stop
-    return records
-
-
-def _bad_record(body: bytes, position: int, *, shard: str, offset_bytes: int) -> ShardError:
-    return ShardError(
-        f"{shard}: the PAX extended header has no sound record at byte {offset_bytes + position:,}: found "
-        f"{body[position : position + 40]!r}, expected '<length> <keyword>=<value>' and a newline. "
-        "The archive is damaged; make it again.",
-        shard=shard,
-        reason="bad-pax",
-        offset_bytes=offset_bytes + position,
-    )

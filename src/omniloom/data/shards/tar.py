@@ -22,30 +22,36 @@ Refused with shard, byte and reason, never silently shortened (the reason is ``S
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from omniloom.data.shards.archive_file import FileWindow, Window, check_tail, open_archive
 from omniloom.data.shards.compression import compressed_error, compression_of
+from omniloom.data.shards.extended import (
+    EXTENDED_KINDS,
+    MULTI_VOLUME,
+    SPARSE,
+    Globals,
+    Take,
+    cut_header,
+    extended_body,
+    only_times,
+    own_records,
+    pax_records,
+    pax_size,
+    refused_records,
+)
 from omniloom.data.shards.header import (
     BLOCK_BYTES,
     ZERO_BLOCK,
     Header,
     checksum_holds,
-    only_times,
     padded,
-    pax_records,
     plain_name,
     plain_size,
     read_header,
-    text_of,
 )
 from omniloom.errors import ShardError
-
-Take = Callable[[int, int], bytes]
-"""``take(start, length)``: bytes of the archive, fewer where it ends."""
-
-EXTENDED_LIMIT_BYTES = 16 << 20
 
 _REGULAR = ord("0")
 _QUICK_PAX_BYTES = 2048
@@ -61,13 +67,7 @@ _KINDS = {
     b"D": "directory",
 }
 _WITHOUT_PAYLOAD = frozenset((b"1", b"2", b"3", b"4", b"5", b"6"))
-_EXTENDED = frozenset((b"x", b"X", b"g", b"L", b"K"))
-_TELLING_KEYWORDS = frozenset(("path", "linkpath", "size", "SCHILY.realsize", "GNU.volume.offset"))
-_SPARSE_KEYWORDS = "GNU.sparse."
-_REFUSED = {
-    b"S": ("sparse", "is stored sparse (its holes are left out)", "Write the archive without `tar -S`."),
-    b"M": ("multi-volume", "is the rest of a member that began in another volume", "Join the volumes first."),
-}
+_REFUSED = {b"S": SPARSE, b"M": MULTI_VOLUME}
 
 
 class Member(NamedTuple):
@@ -91,34 +91,6 @@ class Member(NamedTuple):
 
 
 _new_member = tuple.__new__  # what Member(...) calls, without its checks: half the time
-
-
-class Globals:
-    """What PAX global headers said so far.
-
-    Attributes:
-        records: keyword to value, of those keywords that change what a reader gets.
-        stop: byte after the last global header, padding included.
-        changes_members: there ever was such a keyword, so that a member cannot be read without all before it.
-    """
-
-    __slots__ = ("changes_members", "records", "stop")
-
-    def __init__(self) -> None:
-        self.records: dict[str, str] = {}
-        self.stop = 0
-        self.changes_members = False
-
-    def update(self, records: dict[str, str], stop: int) -> None:
-        """Take in the records of one global header; an empty value takes a keyword back."""
-        self.stop = stop
-        for keyword, value in records.items():
-            if keyword not in _TELLING_KEYWORDS and not keyword.startswith(_SPARSE_KEYWORDS):
-                continue
-            self.changes_members = True
-            self.records[keyword] = value
-            if not value:
-                del self.records[keyword]
 
 
 class TarWalk:
@@ -288,17 +260,17 @@ def read_member(take: Take, position: int, *, shard: str, defaults: Globals) -> 
                 raise _dangling(header_start, position, shard=shard)
             return None
         if len(block) < BLOCK_BYTES:
-            raise _cut_header(position, len(block), shard=shard)
+            raise cut_header(position, len(block), shard=shard)
         header = read_header(block, shard=shard, offset_bytes=position)
-        if header.kind not in _EXTENDED:
+        if header.kind not in EXTENDED_KINDS:
             break
-        body = _extended_body(take, header, position, shard=shard)
+        body = extended_body(take, header, position, shard=shard)
         if header.kind == b"g":
             stop = position + BLOCK_BYTES + padded(header.size_bytes)
             defaults.update(pax_records(body, shard=shard, offset_bytes=position + BLOCK_BYTES), stop)
         else:
             header_start = position if header_start < 0 else header_start
-            for keyword, value in _own_records(header.kind, body, position, shard=shard).items():
+            for keyword, value in own_records(header.kind, body, position, shard=shard).items():
                 own.setdefault(keyword, value)  # of two extended headers, the outer one counts
         position += BLOCK_BYTES + padded(header.size_bytes)
     header_start = position if header_start < 0 else header_start
@@ -313,8 +285,8 @@ def _build(header: Header, records: dict[str, str], header_start: int, position:
         name = records["path"].rstrip("/") if "path" in records else name
         link_name = records.get("linkpath", link_name)
         if "size" in records:
-            size_bytes = _pax_size(records["size"], header_start, shard=shard)
-    refusal = _REFUSED.get(kind) or (_refused_records(records, size_bytes) if records else None)
+            size_bytes = pax_size(records["size"], header_start, shard=shard)
+    refusal = _REFUSED.get(kind) or (refused_records(records, size_bytes) if records else None)
     if refusal is not None:
         reason, what, advice = refusal
         raise ShardError(
@@ -338,58 +310,6 @@ def _build(header: Header, records: dict[str, str], header_start: int, position:
         name = name.rstrip("/")
     stop = start if kind in _WITHOUT_PAYLOAD else start + size_bytes
     return Member(name, _KINDS.get(kind, "other"), header_start, start, stop, link_name)
-
-
-def _extended_body(take: Take, header: Header, position: int, *, shard: str) -> bytes:
-    if header.size_bytes > EXTENDED_LIMIT_BYTES:
-        raise ShardError(
-            f"{shard}: the extended header at byte {position:,} claims {header.size_bytes:,} bytes; expected at most "
-            f"{EXTENDED_LIMIT_BYTES:,}. The archive is damaged; make it again.",
-            shard=shard,
-            reason="bad-header",
-            offset_bytes=position,
-        )
-    wanted = padded(header.size_bytes)
-    body = take(position + BLOCK_BYTES, wanted)
-    if len(body) < wanted:
-        raise _cut_header(position, BLOCK_BYTES + len(body), BLOCK_BYTES + wanted, shard=shard)
-    return body[: header.size_bytes]
-
-
-def _own_records(kind: bytes, body: bytes, position: int, *, shard: str) -> dict[str, str]:
-    if kind in (b"x", b"X"):
-        return pax_records(body, shard=shard, offset_bytes=position + BLOCK_BYTES)
-    return {"path" if kind == b"L" else "linkpath": text_of(body)}
-
-
-def _refused_records(records: dict[str, str], size_bytes: int) -> tuple[str, str, str] | None:
-    if any(keyword.startswith(_SPARSE_KEYWORDS) for keyword in records):
-        return _REFUSED[b"S"]
-    if records.get("SCHILY.realsize", str(size_bytes)) != str(size_bytes):
-        return _REFUSED[b"S"]
-    return _REFUSED[b"M"] if "GNU.volume.offset" in records else None
-
-
-def _pax_size(value: str, header_start: int, *, shard: str) -> int:
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise ShardError(
-        f"{shard}: the PAX header at byte {header_start:,} gives the size {value!r}; expected a whole number of bytes. "
-        "The archive is damaged; make it again.",
-        shard=shard,
-        reason="bad-pax",
-        offset_bytes=header_start,
-    )
-
-
-def _cut_header(position: int, found_bytes: int, expected_bytes: int = BLOCK_BYTES, *, shard: str) -> ShardError:
-    return ShardError(
-        f"{shard}: the archive is cut inside the header at byte {position:,}: {found_bytes:,} of {expected_bytes:,} "
-        f"bytes are there, {expected_bytes - found_bytes:,} bytes are missing. Copy or make the file again.",
-        shard=shard,
-        reason="truncated",
-        offset_bytes=position,
-    )
 
 
 def _cut_payload(member: Member, end: int, *, shard: str) -> ShardError:

@@ -150,10 +150,11 @@ class TarShard:
             if size_bytes < 0:
                 return None
             name = plain_name(header)
-            halves = split_key(name, self._rule)
-            if halves is None or may_be_ignored(name):
+            dot = name.find(".", name.rfind("/") + 1)
+            # The first dot, not at the begin of the base name; anything else is looked at closely.
+            if dot < 1 or name[dot - 1] == "/" or may_be_ignored(name) or self._rule != "first-dot":
                 return None
-            stem, part = halves
+            stem, part = name[:dot], name[dot + 1 :]
             if key is None:
                 key = stem
             elif stem != key or part in parts:
