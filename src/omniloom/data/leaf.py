@@ -35,7 +35,7 @@ class TarRows:
     start: int
     stop: int
     wanted: frozenset[str] | None = None
-    _shards: list[TarShard] = field(init=False, repr=False, compare=False)
+    _places: list[tuple[TarShard, int, frozenset[str]]] = field(init=False, repr=False, compare=False)
     _ends: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,8 +51,13 @@ class TarRows:
             )
             for entry in self.index.shards
         ]
-        object.__setattr__(self, "_shards", shards)
-        object.__setattr__(self, "_ends", list(accumulate(entry.samples for entry in self.index.shards)))
+        ends = list(accumulate(entry.samples for entry in self.index.shards))
+        places = [
+            (shard, end - entry.samples, entry.excluded_keys)
+            for shard, end, entry in zip(shards, ends, self.index.shards, strict=True)
+        ]
+        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "_ends", ends)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -60,18 +65,16 @@ class TarRows:
     def read(self, row: int) -> RawSample:
         """The parts of a row. Raises SkipSample for rows that the split excludes and for rows of junk."""
         row += self.start
-        number = bisect_right(self._ends, row)
-        shard = self._shards[number]
-        entry = self.index.shards[number]
+        shard, first, excluded = self._places[bisect_right(self._ends, row)]
         try:
-            name, parts = shard.read(row - self._ends[number] + entry.samples, self.wanted)
+            name, parts = shard.read(row - first, self.wanted)
         except SampleError as error:
             if error.reason == "ignored-row":
                 raise SkipSample("ignored-row") from None
             raise
-        if entry.excluded_keys and name in entry.excluded_keys:
+        if excluded and name in excluded:
             raise SkipSample("excluded")
-        return RawSample(name, entry.name, parts)
+        return RawSample(name, shard.name, parts)
 
     def parts_of_first_row(self) -> frozenset[str]:
         """Names of the parts of the first row; nothing where it cannot be read."""
@@ -83,12 +86,11 @@ class TarRows:
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of a row; never raises."""
         row += self.start
-        number = bisect_right(self._ends, row)
-        entry = self.index.shards[number]
+        shard, first, _ = self._places[bisect_right(self._ends, row)]
         try:
-            return entry.name, self._shards[number].byte_range(row - self._ends[number] + entry.samples)
+            return shard.name, shard.byte_range(row - first)
         except Exception:
-            return entry.name, None
+            return shard.name, None
 
 
 @dataclass(frozen=True)
@@ -125,30 +127,24 @@ class FieldCook:
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample. Raises SampleError when a field cannot be filled."""
-        if self._simple is not None:
-            values = self._fill_simple(raw)
+        name, _, parts = raw
+        if self._simple is None:
+            decoded = _Decoded(parts, self.decoder)
+            values = {field_name: field_value(decoded, options) for field_name, options in self.fields.items()}
         else:
-            parts = _Decoded(raw.parts, self.decoder)
-            values = {name: field_value(parts, options) for name, options in self.fields.items()}
+            values = {}
+            for field_name, part, function in self._simple:
+                data = parts.get(part)
+                if data is None:
+                    raise _missing_part(part, parts)
+                values[field_name] = data if function is None else function(data)
         return self.sample_type(
-            __key__=raw.name,
+            __key__=name,
             __restore_key__=tuple(key),
             __subflavors__=self.subflavors,
             __sources__=(source,),
             **values,
         )
-
-    def _fill_simple(self, raw: RawSample) -> dict[str, Any]:
-        parts = raw.parts
-        try:
-            return {
-                name: parts[part] if function is None else function(parts[part])
-                for name, part, function in self._simple or ()
-            }
-        except KeyError as error:
-            raise SampleError(
-                f"the sample has no part {error}, only {', '.join(map(repr, sorted(parts)))}", reason="missing-part"
-            ) from None
 
     def _function(self, part: str) -> Callable[[bytes], Any] | None:
         return None if self.decoder is None else self.decoder.function(part)
@@ -202,8 +198,13 @@ class Leaf:
 
     def cook(self, raw: RawSample, key: SampleKey) -> Any:
         """The sample that the raw parts stand for."""
-        source = SourceInfo(self.path, key[2], raw.shard, tuple(f"{raw.name}.{part}" for part in raw.parts))
-        return self.cook_row(raw, key, source)
+        name, shard, parts = raw
+        if len(parts) == 1:  # the quicker way to the same tuple
+            (part,) = parts
+            files: tuple[str, ...] = (f"{name}.{part}",)
+        else:
+            files = tuple([f"{name}.{part}" for part in parts])
+        return self.cook_row(raw, key, SourceInfo(self.path, key[2], shard, files))
 
     def decodes_images(self) -> bool:
         """Whether making a sample takes decoding images; judged by the field map, or by the first row."""
@@ -217,6 +218,12 @@ class Leaf:
         """Where a row lies, for messages."""
         shard, byte_range = self.rows.origin(row)
         return Origin(self.name, None, shard, byte_range)
+
+
+def _missing_part(part: str, parts: Mapping[str, bytes]) -> SampleError:
+    return SampleError(
+        f"the sample has no part {part!r}, only {', '.join(map(repr, sorted(parts)))}", reason="missing-part"
+    )
 
 
 class _Decoded(Mapping[str, Any]):

@@ -60,7 +60,7 @@ class Make:
 
     def open(self, lane: Lane, desk: Desk) -> MakeStream:
         """The samples of one lane."""
-        return MakeStream(self, lane, desk)
+        return ManyStream(self, lane, desk) if self.gives_many else MakeStream(self, lane, desk)
 
     def make(self, key: SampleKey) -> Any:
         """The sample of a key, made anew; with ``key.part`` the one of those that a generator gives.
@@ -103,37 +103,26 @@ class Make:
 
 
 class MakeStream(Iterator[Item]):
-    """The encoded samples of one lane."""
+    """The encoded samples of one lane, one of each row."""
 
     def __init__(self, make: Make, lane: Lane, desk: Desk) -> None:
         self._make = make
         self._desk = desk
         self._keys = make.source.open(lane)
         self._faults = FaultLine(desk.policy)
-        self._many = make.gives_many
-        self._row: Iterator[Item] = iter(())
-        self._row_state: State = {}
-        self._part = 0
-        self._ahead: dict[SampleKey, Future[tuple[int, Any]]] = {}
+        self._ahead: dict[SampleKey, Future[tuple[int, Any]]] | None = {} if desk.threads and make.ahead else None
 
     def state_dict(self) -> State:
-        """The plan's state, and where an encoder gives several samples a row, how many were taken of this one."""
-        if self._part:
-            return {**self._row_state, "part": self._part}
+        """The plan's state."""
         return self._keys.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Go to a saved place. Within a row that gives several samples, the row is made again."""
+        """Go to a saved place. Nothing is read."""
         self._keys.load_state_dict(state)
-        self._ahead.clear()
-        self._row, self._part = iter(()), 0
-        for _ in range(state.get("part", 0)):
-            next(self, None)
+        if self._ahead is not None:
+            self._ahead.clear()
 
     def __next__(self) -> Item:
-        return self._next_of_many() if self._many else self._next_of_one()
-
-    def _next_of_one(self) -> Item:
         leaves, encode, desk = self._make.leaves, self._make.encode, self._desk
         while True:
             key = next(self._keys)
@@ -161,23 +150,48 @@ class MakeStream(Iterator[Item]):
 
     def _load(self, key: SampleKey, tally: LeafTally) -> Any:
         """The cooked sample of a key, read just now or ahead of time."""
-        desk = self._desk
-        if desk.poisoned and key in desk.poisoned:
+        if key in self._desk.poisoned:
             raise SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
-        if desk.threads is None or not self._make.ahead:
-            read_bytes, sample = _read_and_cook(self._make.leaves[key[0]], key)
-        else:
-            due = self._ahead.pop(key, None)
-            for later in self._keys.peek(self._make.ahead):
-                if later not in self._ahead and later is not UNIT_END:
-                    leaf = self._make.leaves[later.dataset]
-                    self._ahead[later] = desk.threads.submit(_read_and_cook, leaf, later)
-            read_bytes, sample = _read_and_cook(self._make.leaves[key[0]], key) if due is None else due.result()
+        leaf = self._make.leaves[key[0]]
+        read_bytes, sample = _read_and_cook(leaf, key) if self._ahead is None else self._load_ahead(leaf, key)
         tally.read += 1
         tally.read_bytes += read_bytes
         return sample
 
-    def _next_of_many(self) -> Item:
+    def _load_ahead(self, leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:
+        ahead, threads = self._ahead, self._desk.threads
+        if ahead is None or threads is None:
+            return _read_and_cook(leaf, key)
+        due = ahead.pop(key, None)
+        for later in self._keys.peek(self._make.ahead):
+            if later not in ahead and later is not UNIT_END:
+                ahead[later] = threads.submit(_read_and_cook, self._make.leaves[later.dataset], later)
+        return _read_and_cook(leaf, key) if due is None else due.result()
+
+
+class ManyStream(MakeStream):
+    """The encoded samples of one lane, where a row may give several, or none."""
+
+    def __init__(self, make: Make, lane: Lane, desk: Desk) -> None:
+        super().__init__(make, lane, desk)
+        self._row: Iterator[Item] = iter(())
+        self._row_state: State = {}
+        self._part = 0
+
+    def state_dict(self) -> State:
+        """The plan's state before the running row, and how many of its samples were taken."""
+        if self._part:
+            return {**self._row_state, "part": self._part}
+        return super().state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Go to a saved place. Within a row, its samples are made again."""
+        super().load_state_dict(state)
+        self._row, self._part = iter(()), 0
+        for _ in range(state.get("part", 0)):
+            next(self, None)
+
+    def __next__(self) -> Item:
         while True:
             item = next(self._row, None)
             if item is not None:
@@ -214,4 +228,7 @@ _END: Any = object()
 def _read_and_cook(leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:
     """Bytes that were read for a key, and the sample they stand for."""
     raw = leaf.read(key[2])
-    return sum(map(len, raw.parts.values())), leaf.cook(raw, key)
+    read_bytes = 0
+    for data in raw.parts.values():
+        read_bytes += len(data)
+    return read_bytes, leaf.cook(raw, key)
