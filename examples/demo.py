@@ -80,11 +80,13 @@ def take(batches: Any, steps: int) -> list[Step]:
     return taken
 
 
-def timed(batches: Any, steps: int) -> tuple[list[Step], float]:
-    """The batches, and samples per second."""
+def timed(batches: Any, steps: int) -> tuple[list[Step], float, float]:
+    """The batches, the seconds until the first one, and samples per second after it."""
     begin = time.perf_counter()
-    taken = take(batches, steps)
-    return taken, steps * BATCH_SIZE / (time.perf_counter() - begin)
+    first = take(batches, 1)
+    started = time.perf_counter()
+    rest = take(batches, steps - 1)
+    return first + rest, started - begin, len(rest) * BATCH_SIZE / (time.perf_counter() - started)
 
 
 def stop_and_go_on(dataset: Path) -> list[tuple[str, str]]:
@@ -92,8 +94,10 @@ def stop_and_go_on(dataset: Path) -> list[tuple[str, str]]:
     half = STEPS // 2
     print(f"\nLoading {STEPS} batches of {BATCH_SIZE} with 2 workers, without a stop.")
     with loader_of(dataset, workers=2) as loader:
-        whole, rate = timed(iter(loader), STEPS)
-    print(f"  {rate:,.0f} samples/s, decoded, resized and mirrored by chance")
+        whole, waited, rate = timed(iter(loader), STEPS)
+    print(
+        f"  first batch after {waited:.2f} s (workers start), then {rate:,.0f} samples/s, decoded, resized and mirrored"
+    )
 
     print(f"The same again, but stopped after {half} batches; the state is saved to a file.")
     state_path = FOLDER / "state.pt"
@@ -106,11 +110,7 @@ def stop_and_go_on(dataset: Path) -> list[tuple[str, str]]:
         print(f"Going on from the file with {workers} workers.")
         with loader_of(dataset, workers=workers) as loader:
             loader.restore_state_rank(torch.load(state_path, weights_only=True))
-            begin = time.perf_counter()
-            batches = iter(loader)
-            second = take(batches, 1)
-            waited = time.perf_counter() - begin
-            second += take(batches, STEPS - half - 1)
+            second, waited, _ = timed(iter(loader), STEPS - half)
         if first + second != whole:
             at = next(n for n, (a, b) in enumerate(zip(first + second, whole, strict=True)) if a != b)
             raise SystemExit(f"batch {at} differs: {(first + second)[at]} instead of {whole[at]}")
