@@ -7,6 +7,7 @@ import os
 
 from omniloom.data.shards.header import BLOCK_BYTES, ZERO_BLOCK, checksum_holds
 from omniloom.errors import ShardError, StorageError
+from omniloom.storage.files import storage_error
 
 _SHORTEST_WINDOW_BYTES = 4 << 10
 _LONGEST_WINDOW_BYTES = 1 << 20
@@ -31,7 +32,7 @@ def open_archive(path: str, *, shard: str) -> int:
             reason="missing-shard",
         ) from error
     except OSError as error:
-        raise StorageError(f"{path}: cannot be opened: {error.strerror}.") from error
+        raise storage_error("open", path, error) from error
 
 
 def read_at(descriptor: int, length: int, start: int, *, path: str) -> bytes:
@@ -49,6 +50,8 @@ def read_at(descriptor: int, length: int, start: int, *, path: str) -> bytes:
         while have < length and (data := os.pread(descriptor, length - have, start + have)):
             pieces.append(data)
             have += len(data)
+    except OverflowError:
+        return b""  # no file has a byte there
     except OSError as error:
         raise StorageError(
             f"{path}: bytes {start:,} to {start + length:,} cannot be read: {error.strerror}."
@@ -135,7 +138,7 @@ def check_tail(descriptor: int, start: int, size_bytes: int, *, shard: str, path
         if chunk != _ZERO_CHUNK[: len(chunk)]:
             if first_byte < 0:
                 first_byte = position + len(chunk) - len(chunk.lstrip(b"\0"))
-            _refuse_headers(chunk, position, shard=shard)
+            refuse_headers(chunk, position, shard=shard)
         position += len(chunk) if len(chunk) < len(_ZERO_CHUNK) else len(chunk) - BLOCK_BYTES
     if first_byte >= 0 and not has_end_marker:
         raise ShardError(
@@ -157,8 +160,12 @@ def _next_data(descriptor: int, position: int, size_bytes: int) -> int:
     return max(position, position + (data - position) // BLOCK_BYTES * BLOCK_BYTES)
 
 
-def _refuse_headers(chunk: bytes, position: int, *, shard: str) -> None:
-    """Raise when a tar header lies in a chunk after the end of the archive, in step with the blocks or not."""
+def refuse_headers(chunk: bytes, position: int, *, shard: str) -> None:
+    """Look for tar headers in a chunk after the end of an archive, in step with its blocks or not.
+
+    Raises:
+        ShardError: ``concatenated``: there is one.
+    """
     candidates = list(range(0, len(chunk), BLOCK_BYTES))
     at = chunk.find(_MAGIC)
     while at >= 0:

@@ -14,6 +14,9 @@ COMPRESSION_MAGICS: dict[str, bytes] = {
     "lz4": b"\x04\x22\x4d\x18",
     "zip": b"PK\x03\x04",
 }
+READABLE_COMPRESSIONS = ("gzip", "zstd", "xz", "bzip2")
+"""Those that `omniloom convert tar` unpacks."""
+
 _COMPRESSED_SUFFIXES = (".tgz", ".tzst", ".txz", ".tbz2", ".tbz", ".gz", ".zst", ".xz", ".bz2", ".lz4", ".zip")
 
 
@@ -36,9 +39,12 @@ def plain_name(path: str) -> str:
 
 def compressed_error(compression: str, *, shard: str, path: str) -> ShardError:
     """The refusal to index or to read at random an archive that is compressed."""
+    advice = "Unpack it and pack it again with tar, without compression."
+    if compression in READABLE_COMPRESSIONS:
+        advice = f"Convert it: omniloom convert tar {path} --out {plain_name(path)}"
     return ShardError(
         f"{shard}: the archive is compressed with {compression}, so that no sample can be read without all before it. "
-        f"Expected a plain tar. Convert it: omniloom convert tar {path} --out {plain_name(path)}",
+        f"Expected a plain tar. {advice}",
         shard=shard,
         reason="compressed",
         offset_bytes=0,

@@ -157,9 +157,13 @@ def parse_span(span: bytes, *, shard: str, start: int) -> list[Member]:
     Raises:
         ShardError: the span is not made of sound members; same reasons as `walk_tar`.
     """
-    stop = start + len(span)
+    return parse_window(Window(span, start), start, start + len(span), shard=shard)
+
+
+def parse_window(window: Window, start: int, stop: int, *, shard: str) -> list[Member]:
+    """`parse_span` of the bytes ``[start, stop)`` of an archive, of which only headers are asked for."""
     defaults = Globals()
-    members = list(read_members(Window(span, start), start, stop, shard=shard, defaults=defaults))
+    members = list(read_members(window, start, stop, shard=shard, defaults=defaults))
     end = padded(members[-1].stop) if members else start
     if max(end, defaults.stop) < stop:
         raise ShardError(

@@ -6,28 +6,35 @@ pickles is closed.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from array import array
 from typing import Any
 
 from omniloom.data.sample import Span
-from omniloom.data.shards.archive_file import open_archive, read_at
-from omniloom.data.shards.header import BLOCK_BYTES, plain_name, plain_size
+from omniloom.data.shards.archive_file import FileWindow, Window, open_archive, read_at
+from omniloom.data.shards.extended import Globals, only_times
+from omniloom.data.shards.header import BLOCK_BYTES, checksum_holds, padded, plain_name, plain_size
 from omniloom.data.shards.keys import KeyRule, ignored_reason, may_be_ignored, split_key
 from omniloom.data.shards.parts_table import PartsTable
 from omniloom.data.shards.pool import TABLE_BYTES, OpenFile, Pool
 from omniloom.data.shards.scan import fingerprint_of
-from omniloom.data.shards.tar import parse_span
+from omniloom.data.shards.tar import check_first_block, parse_window, read_member
 from omniloom.data.shards.tar_index import read_tar_index, tar_index_path
-from omniloom.errors import SampleError, ShardError
+from omniloom.errors import SampleError, ShardError, StorageError
 
 MEMBER_LIMIT_BYTES = 4 << 30
-"""A sample with more bytes is refused before it is read."""
+"""A part with more bytes is refused before it is read."""
 
-_FILES = Pool("file", max(8, min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)))
+_WHOLE_SPAN_BYTES = 1 << 20
+_OPEN_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_FILES = Pool("file", 512 if _OPEN_LIMIT == resource.RLIM_INFINITY else max(8, min(512, _OPEN_LIMIT // 4)))
 _TABLES = Pool("offsets", TABLE_BYTES)
 _REGULAR = ord("0")
+_PAX = ord("x")
+# What no reader of rows can repair by indexing again; all else that is wrong with a header contradicts the index.
+_FORMAT_REASONS = ("sparse", "multi-volume")
 
 
 class TarShard:
@@ -41,7 +48,7 @@ class TarShard:
         fingerprint: its sampled header digest when it was indexed; ``None`` if that is not known.
         parts_path: table of its parts, where the spans of the index do not describe it.
         rule: how names of members are split into key and part.
-        member_limit_bytes: largest sample that is read.
+        member_limit_bytes: largest part that is read.
     """
 
     def __init__(
@@ -90,13 +97,15 @@ class TarShard:
             return self._read_by_table(row, wanted)
         file = self._file or self._open()
         start, stop = self.byte_range(row)
-        if stop - start > self._limit:
-            raise self._too_large(row, stop - start)
-        span = os.pread(file.descriptor, stop - start, start)
-        if len(span) != stop - start:  # one call gives at most 2 GiB
-            span = read_at(file.descriptor, stop - start, start, path=self.path)
-            if len(span) != stop - start:
-                raise self._stale(f"sample {row} ends at byte {stop:,}, after the end of the file", start)
+        length = stop - start
+        if length > self._limit or (length > _WHOLE_SPAN_BYTES and wanted is not None):
+            return self._read_by_part(file, row, wanted)
+        try:
+            span = read_at(file.descriptor, length, start, path=self.path)
+        except MemoryError:
+            raise self._too_large(row, length) from None
+        if len(span) != length:
+            raise self._stale(f"sample {row} ends at byte {stop:,}, after the end of the file", start)
         return self._parse_plain(span, wanted) or self._parse_closely(span, row, start, wanted)
 
     def spans(self, row: int) -> tuple[str, dict[str, Span]]:
@@ -106,10 +115,7 @@ class TarShard:
                 self._open()
             key, parts = self._table.row(row)
             return key, {part: Span(self.path, start, stop) for part, start, stop in parts}
-        file = self._file or self._open()
-        start, stop = self.byte_range(row)
-        span = read_at(file.descriptor, stop - start, start, path=self.path)
-        key, places = self._members(span, row, start)
+        key, places = self._places(self._file or self._open(), row)
         return key, {part: Span(self.path, *place) for part, place in places.items()}
 
     def byte_range(self, row: int) -> tuple[int, int]:
@@ -144,11 +150,15 @@ class TarShard:
         key, position, end = None, 0, len(span)
         while position < end:
             header = span[position : position + BLOCK_BYTES]
-            if len(header) < BLOCK_BYTES or header[156] != _REGULAR:
-                return None
-            size_bytes = plain_size(header)
+            size_bytes = plain_size(header) if len(header) == BLOCK_BYTES else -1
             if size_bytes < 0:
                 return None
+            if header[156] != _REGULAR:
+                position += BLOCK_BYTES
+                if header[156] != _PAX or not only_times(span[position : position + size_bytes]):
+                    return None
+                position += padded(size_bytes)
+                continue
             name = plain_name(header)
             dot = name.find(".", name.rfind("/") + 1)
             # The first dot, not at the begin of the base name; anything else is looked at closely.
@@ -168,28 +178,36 @@ class TarShard:
     def _parse_closely(
         self, span: bytes, row: int, start: int, wanted: frozenset[str] | None
     ) -> tuple[str, dict[str, bytes]]:
-        key, places = self._members(span, row, start)
+        key, places = self._members(Window(span, start), row, start, start + len(span))
         chosen = {part: place for part, place in places.items() if wanted is None or part in wanted}
         return key, {part: span[first - start : stop - start] for part, (first, stop) in chosen.items()}
 
-    def _members(self, span: bytes, row: int, start: int) -> tuple[str, dict[str, tuple[int, int]]]:
+    def _places(self, file: OpenFile, row: int) -> tuple[str, dict[str, tuple[int, int]]]:
+        """As `_members`, by its headers alone."""
+        start, stop = self.byte_range(row)
+        return self._members(FileWindow(file.descriptor, path=self.path), row, start, stop)
+
+    def _members(self, window: Window, row: int, start: int, stop: int) -> tuple[str, dict[str, tuple[int, int]]]:
         """Key of the sample in a span, and first and last byte of its parts in the archive."""
         try:
-            members = parse_span(span, shard=self.name, start=start)
+            members = parse_window(window, start, stop, shard=self.name)
         except ShardError as error:
+            if error.reason in _FORMAT_REASONS:
+                raise
             raise self._stale(f"sample {row} at byte {start:,} is not where the index says: {error}", start) from error
         places: dict[str, tuple[int, int]] = {}
         key: str | None = None
         for member in members:
-            if member.kind in ("hard-link", "symbolic-link"):
+            halves = split_key(member.name, self._rule)
+            if member.kind in ("directory", "other") or halves is None or ignored_reason(member.name, self._rule):
+                continue
+            if member.kind != "file":
                 raise self._sample_error(
                     row,
-                    f"member {member.name!r} at byte {member.header_start:,} is a link to {member.link_name!r}",
+                    f"member {member.name!r} at byte {member.header_start:,} is a link to {member.link_name!r}; "
+                    "`omniloom prepare` finds what it stands for",
                     "link",
                 )
-            halves = split_key(member.name, self._rule)
-            if member.kind != "file" or halves is None or ignored_reason(member.name, self._rule):
-                continue
             stem, part = halves
             if key is not None and stem != key:
                 raise self._stale(f"row {row} holds members of {key!r} and of {stem!r}", member.header_start)
@@ -206,21 +224,43 @@ class TarShard:
             raise self._sample_error(row, "only members that are ignored, such as AppleDouble files", "ignored-row")
         return key, places
 
+    def _read_by_part(self, file: OpenFile, row: int, wanted: frozenset[str] | None) -> tuple[str, dict[str, bytes]]:
+        """Read a row whose span is long part by part, leaving out those that are not wanted."""
+        key, places = self._places(file, row)
+        chosen = [(part, *place) for part, place in places.items() if wanted is None or part in wanted]
+        return key, {part: self._read_part(file, row, part, start, stop) for part, start, stop in chosen}
+
     def _read_by_table(self, row: int, wanted: frozenset[str] | None) -> tuple[str, dict[str, bytes]]:
         file = self._file or self._open()
         key, parts = self._table.row(row) if self._table is not None else ("", [])
-        size_bytes = sum(stop - start for _, start, stop in parts)
-        if size_bytes > self._limit:
-            raise self._too_large(row, size_bytes)
-        read = {}
-        for part, start, stop in parts:
-            if wanted is None or part in wanted:
-                read[part] = read_at(file.descriptor, stop - start, start, path=self.path)
-                if len(read[part]) != stop - start:
-                    raise self._stale(f"part {part!r} of {key!r} ends after the end of the file", start)
-        return key, read
+        chosen = [part for part in parts if wanted is None or part[0] in wanted]
+        return key, {part: self._read_part(file, row, part, start, stop) for part, start, stop in chosen}
+
+    def _read_part(self, file: OpenFile, row: int, part: str, start: int, stop: int) -> bytes:
+        """One payload, with the header block before it, which has to be sound."""
+        length = stop - start
+        if length > self._limit:
+            raise self._too_large(row, length, part)
+        if not checksum_holds(read_at(file.descriptor, BLOCK_BYTES, start - BLOCK_BYTES, path=self.path)):
+            raise self._stale(f"part {part!r} of row {row} has no sound header before it", start - BLOCK_BYTES)
+        try:
+            data = read_at(file.descriptor, length, start, path=self.path)
+        except MemoryError:
+            raise self._too_large(row, length, part) from None
+        if len(data) != length:
+            raise self._stale(f"part {part!r} of row {row} ends at byte {stop:,}, after the end of the file", start)
+        return data
 
     def _open(self) -> OpenFile:
+        """Open the file; where the system allows no more files, after closing others."""
+        try:
+            return self._open_once()
+        except StorageError as error:
+            if error.errno != errno.EMFILE or not _FILES.shrink():
+                raise
+        return self._open_once()
+
+    def _open_once(self) -> OpenFile:
         """Open the file; the first time, see that it is the one that was indexed."""
         file = OpenFile(open_archive(self.path, shard=self.name))
         if not self._checked:
@@ -234,11 +274,23 @@ class TarShard:
         size_bytes = os.fstat(descriptor).st_size
         if self._size_bytes is not None and size_bytes != self._size_bytes:
             raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
+        window = FileWindow(descriptor, path=self.path)
+        check_first_block(window.take(0, BLOCK_BYTES), shard=self.name, path=self.path)
+        if self._table is None:
+            self._refuse_globals(window)
         if self._fingerprint is None:
             return
         offsets = self._offsets or self._load_offsets()
         if fingerprint_of(descriptor, offsets, path=self.path) != self._fingerprint:
             raise self._stale("its headers are not those that were indexed")
+
+    def _refuse_globals(self, window: FileWindow) -> None:
+        """A global header that names members reaches all of them, and a row is read without it."""
+        defaults = Globals()
+        if window.take(0, BLOCK_BYTES)[156:157] == b"g":
+            read_member(window.take, 0, shard=self.name, defaults=defaults)
+        if defaults.changes_members:
+            raise self._stale("a PAX global header sets names or sizes of its members, which no index of spans tells")
 
     def _load_offsets(self) -> array[int]:
         offsets = read_tar_index(self.path)
@@ -261,5 +313,7 @@ class TarShard:
     def _sample_error(self, row: int, what: str, reason: str) -> SampleError:
         return SampleError(f"{self.name}: row {row}: {what}", reason=reason)
 
-    def _too_large(self, row: int, size_bytes: int) -> SampleError:
-        return self._sample_error(row, f"{size_bytes:,} bytes; at most {self._limit:,} are read", "too-large")
+    def _too_large(self, row: int, size_bytes: int, part: str = "") -> SampleError:
+        what = f"part {part!r} has {size_bytes:,} bytes" if part else f"{size_bytes:,} bytes"
+        advice = f"at most {self._limit:,} are read, as memory allows. Raise member_limit_bytes or leave the part out"
+        return self._sample_error(row, f"{what}; {advice}", "too-large")
