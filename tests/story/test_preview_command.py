@@ -78,3 +78,37 @@ def test_errors_say_what_is_there(
 def test_a_folder_that_is_not_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["preview", str(tmp_path)]) == 1
     assert "omniloom prepare" in capsys.readouterr().err
+
+
+def test_fields_of_a_typed_data_set_are_shown(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {
+        "sample_type": {"__module__": "megatron.energon", "__class__": "VQASample"},
+        "field_map": {"image": "jpg,png", "context": "json[0][value]", "answers": "json[7][value]"},
+    }
+    (dataset / ".nv-meta" / "typed.yaml").write_text(json.dumps(config))
+    words = ["preview", str(dataset), "--dataset-config", "typed.yaml", "--count", "1"]
+    capsys.readouterr()
+    assert run([*words, "--json"]) == 0
+    fields = json.loads(capsys.readouterr().out)["fields"]
+    assert fields["image"] == "20 x 10 png"
+    assert fields["context"] == "Question 0?"
+    assert fields["answers"].startswith("cannot be filled: json[7][value]: no element 7")
+    assert run(words) == 0
+    assert "context = Question 0?" in capsys.readouterr().out
+    assert run([*words, "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<dt>context</dt><dd>Question 0?</dd>" in page
+    assert "VQASample" in page
+
+
+def test_a_data_set_without_a_description_is_shown_all_the_same(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (dataset / ".nv-meta" / "dataset.yaml").unlink()
+    capsys.readouterr()
+    assert run(["preview", str(dataset), "--count", "1", "--json"]) == 0
+    assert "fields" not in json.loads(capsys.readouterr().out)
+    assert run(["preview", str(dataset), "--dataset-config", "nope.yaml"]) == 1
+    assert "nope.yaml" in capsys.readouterr().err

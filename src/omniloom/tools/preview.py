@@ -9,8 +9,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from omniloom.data.index.dataset import DatasetIndex, open_dataset
-from omniloom.data.index.layout import replace_file
+from omniloom.data.index.dataset import DatasetIndex, dataset_config, open_dataset
+from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
+from omniloom.data.index.layout import DATASET_YAML, meta_path
+from omniloom.data.index.sample_types import CRUDE_TYPE
+from omniloom.storage.files import replace_file
 from omniloom.tools.preview_page import page
 from omniloom.tools.preview_samples import Part, PreviewSample, chosen_rows, read_samples
 from omniloom.tools.preview_terminal import print_samples
@@ -28,6 +31,7 @@ THUMBNAIL_PIXELS = 256
 @click.argument("dataset", type=click.Path(path_type=Path))
 @click.option("--split-part", default="train", show_default=True, help="Part of the data set to show.")
 @click.option("--split-config", default="split.yaml", show_default=True, help="Split file in .nv-meta.")
+@click.option("--dataset-config", "config_name", default="dataset.yaml", show_default=True, help="What samples are.")
 @click.option("--count", default=8, show_default=True, type=click.IntRange(1), help="How many samples.")
 @click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="Number of the first sample.")
 @click.option("--spread", is_flag=True, help="Take the samples evenly from the whole part.")
@@ -38,6 +42,7 @@ def command(
     *,
     split_part: str,
     split_config: str,
+    config_name: str,
     count: int,
     start: int,
     spread: bool,
@@ -46,28 +51,37 @@ def command(
 ) -> None:
     """Show samples in the terminal or as an HTML page.
 
-    Raw parts are shown, so that crude data sets work as well as typed ones.
+    The parts are shown, so that crude data sets work too, and where the data set declares fields, what fills them.
     """
     index = open_dataset(dataset, split_part=split_part, split_config=split_config)
     rows = chosen_rows(index.samples, count=count, start=start, spread=spread)
     if not rows:
         raise click.UsageError(f"--start {start} is beyond the {index.samples:,} samples of {split_part}.")
-    samples = read_samples(index, rows, thumbnail_pixels=THUMBNAIL_PIXELS)
+    declared = _declared(dataset, config_name)
+    samples = read_samples(index, rows, thumbnail_pixels=THUMBNAIL_PIXELS, field_map=declared.fields)
     if as_json:
         for sample in samples:
             click.echo(json.dumps(_as_json(sample)))
         return
     if html_path is not None:
-        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=_facts(index))
+        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=_facts(index, declared.type_name))
         replace_file(html_path, text.encode("utf-8", "backslashreplace"))
         click.echo(f"Wrote {html_path} with {len(rows):,} of {index.samples:,} samples.")
         return
     print_samples(samples, console=Console())
 
 
-def _facts(index: DatasetIndex) -> list[tuple[str, str]]:
+def _declared(dataset: Path, config_name: str) -> SampleDescription:
+    """What the samples are; a set without a description is shown part by part all the same."""
+    there = meta_path(dataset, config_name).is_file() or config_name != DATASET_YAML
+    config = dataset_config(dataset, name=config_name) if there else {"__class__": CRUDE_TYPE}
+    return describe_samples(config, where=config_name)
+
+
+def _facts(index: DatasetIndex, type_name: str) -> list[tuple[str, str]]:
     return [
         ("data set", str(index.root)),
+        ("sample type", type_name),
         ("split part", index.split_part),
         ("samples", f"{index.samples:,}"),
         ("shards", f"{len(index.shards):,}"),
@@ -81,6 +95,7 @@ def _as_json(sample: PreviewSample) -> dict[str, Any]:
         "shard": sample.shard,
         "bytes": [sample.start, sample.stop],
         "parts": {part.name: _part_as_json(part) for part in sample.parts},
+        **({"fields": sample.fields} if sample.fields else {}),
         **({"fault": sample.fault} if sample.fault else {}),
     }
 

@@ -18,6 +18,8 @@ body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 1400
 h1 { font-size: 1.4rem; margin: 0 0 .2rem; } p { margin: .2rem 0; } .where, .size { opacity: .65; font-size: 12px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 1rem 0; }
 dt { opacity: .65; } dd { margin: 0; font-variant-numeric: tabular-nums; }
+article dl { font-size: 12px; margin: .6rem 0 0; border-top: 1px solid var(--line); padding-top: .5rem; }
+article dd { overflow-wrap: anywhere; white-space: pre-wrap; }
 main { display: grid; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 1rem; margin-top: 1.5rem; }
 article { border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow: hidden; }
 h2 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; } .where { overflow-wrap: anywhere; }
@@ -54,7 +56,9 @@ def _card(sample: PreviewSample) -> str:
     where = f"{sample.shard}, bytes {sample.start:,} to {sample.stop:,}"
     parts = "".join(_part(part) for part in sorted(sample.parts, key=lambda part: part.kind != "image"))
     fault = f'<p class="fault">{escape(sample.fault)}</p>' if sample.fault else ""
-    return f'<article><h2>{escape(sample.key)}</h2><p class="where">{escape(where)}</p>{fault}{parts}</article>'
+    fields = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in sample.fields.items())
+    head = f'<h2>{escape(sample.key)}</h2><p class="where">{escape(where)}</p>{fault}'
+    return f"<article>{head}{parts}{f'<dl>{fields}</dl>' if fields else ''}</article>"
 
 
 def _part(part: Part) -> str:

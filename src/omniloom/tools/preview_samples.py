@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,8 +12,9 @@ from PIL import Image
 
 from omniloom.data.convert.image_type import image_part
 from omniloom.data.index.dataset import DatasetIndex, ShardEntry
+from omniloom.data.index.field_map import FieldOption, field_value
 from omniloom.data.shards.tar_shard import TarShard
-from omniloom.errors import SampleError
+from omniloom.errors import DatasetError, SampleError
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_PIXELS = 64_000_000
@@ -44,6 +45,9 @@ class Part:
     picture: Image.Image | None = None
 
 
+FieldMap = Mapping[str, tuple[FieldOption, ...]]
+
+
 class PreviewSample(NamedTuple):
     """One sample and where it lies.
 
@@ -55,6 +59,7 @@ class PreviewSample(NamedTuple):
         stop: byte after its last part.
         parts: its parts in the order of the archive; empty when it cannot be read.
         fault: why it cannot be read; empty when it can.
+        fields: what the data set's field map makes of the parts, as text, by field; empty without a map.
     """
 
     row: int
@@ -64,6 +69,7 @@ class PreviewSample(NamedTuple):
     stop: int
     parts: tuple[Part, ...]
     fault: str
+    fields: Mapping[str, str] = {}
 
 
 def chosen_rows(samples: int, *, count: int, start: int, spread: bool) -> list[int]:
@@ -75,7 +81,9 @@ def chosen_rows(samples: int, *, count: int, start: int, spread: bool) -> list[i
     return [start + number * (left - 1) // (count - 1) for number in range(count)]
 
 
-def read_samples(index: DatasetIndex, rows: list[int], *, thumbnail_pixels: int) -> Iterator[PreviewSample]:
+def read_samples(
+    index: DatasetIndex, rows: list[int], *, thumbnail_pixels: int, field_map: FieldMap | None = None
+) -> Iterator[PreviewSample]:
     """Read rows of a split part, which must be ascending.
 
     Rows that are excluded, or that belong to no sample, are passed over.
@@ -84,6 +92,7 @@ def read_samples(index: DatasetIndex, rows: list[int], *, thumbnail_pixels: int)
         index: the opened data set.
         rows: numbers of samples in the split part.
         thumbnail_pixels: longest side of the small copies of images.
+        field_map: fields of the samples, for data sets that declare them.
     """
     wanted = iter(rows)
     row = next(wanted, None)
@@ -94,7 +103,7 @@ def read_samples(index: DatasetIndex, rows: list[int], *, thumbnail_pixels: int)
             shard = shard or _open_shard(entry, index)
             sample = _read(shard, row - first, row, thumbnail_pixels)
             if sample is not None and sample.key not in entry.excluded_keys:
-                yield sample
+                yield sample._replace(fields=sample_fields(sample.parts, field_map or {}))
             row = next(wanted, None)
         if shard is not None:
             shard.close()
@@ -123,6 +132,19 @@ def _read(shard: TarShard, shard_row: int, row: int, thumbnail_pixels: int) -> P
         return PreviewSample(row, "", shard.name, start, stop, (), str(error))
     shown = tuple(describe_part(name, data, thumbnail_pixels=thumbnail_pixels) for name, data in parts.items())
     return PreviewSample(row, key, shard.name, start, stop, shown, "")
+
+
+def sample_fields(parts: tuple[Part, ...], field_map: FieldMap) -> dict[str, str]:
+    """What a field map makes of some parts, each field as text."""
+    values = {part.name: part.value if part.kind == "json" else part.shape or part.text or part.kind for part in parts}
+    found = {}
+    for name, options in field_map.items():
+        try:
+            value = field_value(values, options)
+            found[name] = _shorten(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        except DatasetError as error:
+            found[name] = f"cannot be filled: {error}"
+    return found
 
 
 def describe_part(name: str, data: bytes, *, thumbnail_pixels: int) -> Part:

@@ -26,6 +26,8 @@ def print_samples(samples: Iterable[PreviewSample], *, console: Console) -> int:
         console.print(Text(f"{_printable(sample.shard)}, bytes {sample.start:,} to {sample.stop:,}", style="dim"))
         if sample.fault:
             console.print(Text(sample.fault, style="red"))
+        for name, value in sample.fields.items():
+            console.print(Text.assemble((name, "green"), " = ", _printable(value)))
         for part in sample.parts:
             console.print(_part(part, console))
         count += 1

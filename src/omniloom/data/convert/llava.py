@@ -16,12 +16,13 @@ from omniloom.data.convert.llava_conversion import REPORT_NAME, LlavaConversion,
 from omniloom.data.convert.restart import check_output_folder, drop_stale_shards, file_digest
 from omniloom.data.convert.shard_series import shard_name
 from omniloom.data.index.info import is_prepared
-from omniloom.data.index.layout import DATASET_YAML, meta_path, replace_file
+from omniloom.data.index.layout import DATASET_YAML, meta_path
 from omniloom.data.index.sidecar import write_sidecar
 from omniloom.data.index.split_plan import plan_splits
 from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import ConfigError, DatasetError, StorageError
+from omniloom.storage.files import replace_file
 
 _PART_NAME = re.compile(r"[A-Za-z0-9_]+")
 
