@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,9 @@ from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
 from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
-from omniloom.errors import ConfigError, DatasetError
+from omniloom.errors import ConfigError
+
+logger = logging.getLogger("omniloom")
 
 PathLike = str | os.PathLike[str]
 
@@ -109,15 +112,12 @@ def get_train_dataset(
         shuffle_over_epochs_multiplier=shuffle_over_epochs_multiplier,
     )
     plan = Plan(
-        tuple(
-            PlanLeaf(leaf.name, len(leaf.rows), weight, passes=None if repeat else 1)
-            for leaf, weight in zip(leaves, weights, strict=True)
-        ),
+        tuple(PlanLeaf(leaf.name, len(leaf.rows), weights[leaf.name], passes=None if repeat else 1) for leaf in leaves)
+        # Leaves that are left out stand at the end, unopened: a saved state may still know them.
+        + tuple(PlanLeaf(name, 0, 0.0) for name, weight in weights.items() if not weight),
         shuffle=shuffle,
         seed=config.seed_offset,
     )
-    if not plan.drawn_from:
-        raise DatasetError(f"{', '.join(leaf.path for leaf in leaves)}: no sample can be drawn; all weights are 0")
     recipe = _Recipe(encoder, config, batch_size, batch_drop_last, _lane_window(packing_buffer_size, config))
     return recipe.dataset(plan, leaves, virtual_epoch_length=virtual_epoch_length, equal_steps=equal_steps)
 
@@ -197,14 +197,22 @@ class _Opener:
     dataset_config: str
     subflavors: dict[str, Any] | None
 
-    def leaves(self, parts: Sequence[tuple[PathLike, float]]) -> tuple[list[Leaf], list[float]]:
-        """The leaves of some paths. A path that comes twice is one leaf with the sum of its weights."""
+    def leaves(self, parts: Sequence[tuple[PathLike, float]]) -> tuple[list[Leaf], dict[str, float]]:
+        """The leaves of some paths, opened where their weight is not 0, and the weights of all by name.
+
+        A path that comes twice is one leaf with the sum of its weights.
+        """
         weights: dict[str, float] = {}
         for path, weight in parts:
             resolved = str(Path(path).resolve())
+            if resolved in weights:
+                logger.warning("%s comes twice in the mix; it is one data set with the sum of its weights", resolved)
             weights[resolved] = weights.get(resolved, 0.0) + weight
         names = _stable_names(list(weights))
-        return [self._leaf(path, name) for path, name in zip(weights, names, strict=True)], list(weights.values())
+        opened = [self._leaf(path, name) for path, name in zip(weights, names, strict=True) if weights[path]]
+        if not opened:
+            raise ConfigError(f"no sample can be drawn: all weights are 0 ({', '.join(weights)})")
+        return opened, dict(zip(names, weights.values(), strict=True))
 
     def _leaf(self, path: str, name: str) -> Leaf:
         index = open_dataset(path, split_part=self.split_part, split_config=self.split_config)

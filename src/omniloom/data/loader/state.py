@@ -151,7 +151,7 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
     """
     saved, ours = {leaf[0]: leaf for leaf in state.mix.leaves}, {leaf[0]: leaf for leaf in mix.leaves}
     for name, rows, _ in state.mix.leaves:
-        if name in ours and ours[name][1] != rows:
+        if name in ours and ours[name][1] != rows and rows and ours[name][1]:  # 0: was left out, and not counted
             raise StateError(
                 f"{where}: data set {name!r} had {rows} rows when the state was saved and has {ours[name][1]} now.\n"
                 "  Go on with the data set as it was, or start a new run."

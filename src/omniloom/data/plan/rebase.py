@@ -27,7 +27,8 @@ def rebase_lane(
     if stream is None:
         return None
     now = {leaf.name: leaf for leaf in plan.leaves}
-    then = replace(plan, leaves=tuple(replace(now[name], weight=weight) for name, _, weight in saved_leaves))
+    leaves = tuple(replace(now[name], rows=rows, weight=weight) for name, rows, weight in saved_leaves)
+    then = replace(plan, leaves=leaves)
     before = then.open(lane)
     before.load_state_dict(stream)
     cursors = before.cursors()
