@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from omniloom.data import kinds
 from omniloom.data.index.dataset import ShardEntry, dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import dataset_config_of, describe_samples, sample_loader_text
 from omniloom.data.index.field_map import FieldOption, field_value, parse_field, parse_field_map, part_names
@@ -183,6 +184,14 @@ def test_menu_is_energons() -> None:
     ]  # fmt: skip
     assert LEGACY_CLASSES["VQAOCRWebdataset"] == "VQAOCRSample"
     assert len(LEGACY_CLASSES) == 11
+
+
+def test_fields_are_those_of_the_sample_classes() -> None:
+    for name, each in SAMPLE_TYPES.items():
+        fields = [field for field in dataclasses.fields(getattr(kinds, name)) if not field.name.startswith("__")]
+        assert [field.name for field in fields] == [field.name for field in each.fields]
+        found = [None if field.default is dataclasses.MISSING else repr(field.default) for field in fields]
+        assert found == [field.default for field in each.fields]
 
 
 def test_fields_are_those_of_the_installed_energon() -> None:

@@ -21,7 +21,7 @@ from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.files import remove_file
 
 STAGE_SUFFIX = ".stage"
-_CACHE_KIB = 65_536
+_CACHE_KIB = 32_768
 # sqlite keeps a statement as it was written: with Energon's line breaks the schemas are equal as text.
 _BREAK = "\n" + 20 * " "
 _END = "\n" + 16 * " " + ")"
