@@ -12,6 +12,7 @@ import click
 
 from omniloom.data.convert.llava import LlavaSummary, convert_llava
 from omniloom.data.convert.llava_conversion import LlavaOptions, Progress
+from omniloom.data.convert.tar_archives import plan_unpacking, unpack_archives
 from omniloom.tools.progress_bar import progress_bar
 
 EXIT_LEFT_OUT = 1
@@ -133,6 +134,44 @@ def llava(
         summary = convert_llava(json_path, options=options, sqlite=not no_sqlite, on_progress=show, **rest)
     click.echo(json.dumps(summary.to_json()) if as_json else _told(summary))
     if summary.left_out and not allow_missing:
+        ctx.exit(EXIT_LEFT_OUT)
+
+
+@command.command(
+    "tar",
+    epilog=(
+        "\b\nExample:\n"
+        "  omniloom convert tar train-0001.tar.gz --out shards/train-0001.tar\n"
+        "  omniloom convert tar downloads --out shards"
+    ),
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Plain archive, or folder of them.")
+@click.option("--overwrite", is_flag=True, help="Write archives again that are there already.")
+@click.option("--progress/--no-progress", default=True, help="Show how far it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.pass_context
+def tar(ctx: click.Context, /, source: Path, *, out: Path, overwrite: bool, progress: bool, as_json: bool) -> None:
+    """Compressed archives (gzip, Zstandard, xz, bzip2), one or a folder of them, become plain ones.
+
+    A sample of a compressed archive cannot be read without all before it; of a plain one it can. The content stays as
+    it is, byte for byte. A damaged archive is reported, the others are converted, and the exit code is 1.
+    """
+    planned = plan_unpacking(source, out)
+    with progress_bar("Unpacking", shown=progress) as display:
+        result = unpack_archives(
+            planned,
+            overwrite=overwrite,
+            on_progress=lambda fraction, done: display.show(fraction, f"{done:,}/{len(planned):,} archives"),
+        )
+    if as_json:
+        click.echo(json.dumps(result.to_json()))
+    else:
+        kept = f" {len(result.kept):,} were there already." if result.kept else ""
+        click.echo(f"Wrote {len(result.written):,} plain archives, {result.size_bytes:,} bytes.{kept}")
+    for _, error in result.faults:
+        click.echo(f"ShardError: {error}", err=True)
+    if result.faults:
         ctx.exit(EXIT_LEFT_OUT)
 
 
