@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from omniloom.data.index.lint import LintReport, lint_dataset
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding, LintedShard
 from omniloom.errors import OmniloomError
+from omniloom.tools.progress_bar import Display, progress_bar
 
 EXIT_BAD = 1
 
@@ -45,15 +45,16 @@ def command(
     can be decoded. Exits with 1 when a sample is bad.
     """
     try:
-        report = lint_dataset(
-            dataset,
-            split_parts=[part.strip() for part in split_parts.split(",")] if split_parts else None,
-            split_config=split_config,
-            config_name=dataset_config,
-            decode=decode,
-            num_workers=parallel,
-            on_shard=None if as_json else _Progress().show,
-        )
+        with progress_bar("Checking", shown=not as_json) as display:
+            report = lint_dataset(
+                dataset,
+                split_parts=[part.strip() for part in split_parts.split(",")] if split_parts else None,
+                split_config=split_config,
+                config_name=dataset_config,
+                decode=decode,
+                num_workers=parallel,
+                on_shard=_Meter(display).show,
+            )
     except OmniloomError as error:
         if not as_json:
             raise
@@ -67,18 +68,20 @@ def command(
         raise SystemExit(EXIT_BAD)
 
 
-class _Progress:
-    """One line on a terminal that counts shards."""
+class _Meter:
+    """Counts what is done for the display."""
 
-    def __init__(self) -> None:
-        self._done = self._samples = 0
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._done = self._samples = self._bad = 0
 
     def show(self, linted: LintedShard, total: int) -> None:
         self._done += 1
         self._samples += linted.samples
-        if sys.stderr.isatty():
-            end = "\n" if self._done == total else ""
-            click.echo(f"\r{self._done:,}/{total:,} shards, {self._samples:,} samples{end}", nl=False, err=True)
+        self._bad += linted.bad_samples
+        bad = f", {self._bad:,} bad" if self._bad else ""
+        told = f"{self._done:,}/{total:,} shards, {self._samples:,} samples{bad}"
+        self._display.show(self._done / total, told)
 
 
 def _print(report: LintReport, max_findings: int) -> None:

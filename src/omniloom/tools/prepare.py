@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
-from omniloom.tools.prepare_progress import progress_display
+from omniloom.tools.progress_bar import Display, progress_bar
 
 EXIT_ERROR = 1
 
@@ -53,8 +55,8 @@ def command(dataset: Path, options: PrepareOptions) -> None:
     if not options.tar_index_only:
         _announce(dataset, options)
     options = _with_ratio(options)
-    with progress_display(shown=options.progress) as report:
-        prepared = _prepare(dataset, options, report)
+    with progress_bar("Indexing", shown=options.progress) as display:
+        prepared = _prepare(dataset, options, functools.partial(_show, display, time.monotonic()))
     tell_findings(prepared)
     if options.tar_index_only:
         return
@@ -122,6 +124,15 @@ def _prepare(dataset: Path, options: PrepareOptions, report: Callable[[Progress]
         )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _show(display: Display, begin: float, progress: Progress) -> None:
+    rate = progress.samples / max(time.monotonic() - begin, 0.001)
+    bad = f", {progress.bad:,} bad" if progress.bad else ""
+    told = f"{progress.shards:,}/{progress.shards_total:,} shards{bad}, {rate:,.0f} samples/s"
+    if progress.phase == "write":
+        told = f"{progress.samples:,} samples, writing the index"
+    display.show(progress.size_bytes / max(progress.size_bytes_total, 1), told)
 
 
 def _fix_duplicates(dataset: Path, options: PrepareOptions) -> None:
