@@ -39,7 +39,7 @@ def run(context: Context) -> dict[str, Any]:
             readings = alternate(programs, rounds=context.pairs)
             rows.append(row(f"{title}, {workers} workers", values(readings, "samples_per_second"), bars={"energon": bar}))
             show_row(rows[-1], "images/s")
-    pixels = context.program("omniloom", "images_pixels", data=folder)
+    pixels = context.program("omniloom", "images_pixels", data=folder, images=100)
     return {
         "title": "JPEG photographs",
         "unit": "images/s",

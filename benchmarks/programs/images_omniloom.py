@@ -1,9 +1,6 @@
-"""JPEG photographs through omniloom: decoded to uint8 tensors, or decoded and resized by Pillow in encode_sample."""
+"""JPEG photographs through omniloom: decoded to uint8 tensors, or resized by resize_image in encode_sample."""
 
-import numpy
-import torch
 from meter import arguments, check_image_batch, report, throughput
-from PIL import Image
 
 from omniloom import (
     CaptioningSample,
@@ -12,7 +9,7 @@ from omniloom import (
     WorkerConfig,
     get_loader,
     get_train_dataset,
-    stateless,
+    resize_image,
 )
 
 options = arguments("data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds")
@@ -22,13 +19,9 @@ class Decoded(DefaultTaskEncoder):
     decoder = SampleDecoder(image_decode="torchrgb8")
 
 
-class Resized(DefaultTaskEncoder):
-    decoder = SampleDecoder(image_decode="pilrgb")
-
-    @stateless
+class Resized(Decoded):
     def encode_sample(self, sample: CaptioningSample) -> CaptioningSample:
-        small = sample.image.resize((336, 336), Image.Resampling.BICUBIC)
-        sample.image = torch.from_numpy(numpy.asarray(small).copy()).permute(2, 0, 1)
+        sample.image = resize_image(sample.image, (336, 336))
         return sample
 
 
