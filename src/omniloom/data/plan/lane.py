@@ -105,7 +105,9 @@ class Deal(NamedTuple):
 
     def locate(self, lane: int, drawn: int) -> tuple[int, int]:
         """Epoch and offset within the lane's section of the row that comes after ``drawn`` rows."""
-        low, high = 0, (drawn + 1) * self.lanes // self.rows + self.lanes + 1
+        # dealt(lane, e) is within one of e * rows / lanes, which leaves few epochs to look at.
+        low = max(0, (drawn - 1) * self.lanes // self.rows - 1)
+        high = -(-(drawn + 2) * self.lanes // self.rows) + 1
         while high - low > 1:  # dealt(lane, e) grows with e: the last e with dealt <= drawn
             middle = (low + high) // 2
             low, high = (middle, high) if self.dealt(lane, middle) <= drawn else (low, middle)

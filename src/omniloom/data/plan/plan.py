@@ -157,21 +157,26 @@ class PlanStream(Iterator[SampleKey]):
         }
         self._blended: list[int] = []
         start = plan.start_cursors(lane)
-        self._begin_block(cursors=start, base=start)
+        self._go_to(cursors=start, base=start, index=0)
 
     def __next__(self) -> SampleKey:
-        while self._index >= len(self._keys):
-            if not self._keys:
+        keys = self._keys
+        if keys is None:
+            keys = self._draw()
+        while self._index >= len(keys):
+            if not keys:
                 raise StopIteration
             cursors = self.cursors()
-            self._begin_block(cursors=cursors, base=cursors if self._leaf_ended else self._base)
-        key = self._keys[self._index]
+            self._go_to(cursors=cursors, base=cursors if self._leaf_ended else self._base, index=0)
+            keys = self._draw()
+        key = keys[self._index]
         self._index += 1
         return key
 
     def peek(self, count: int) -> list[SampleKey]:
         """Keys that come next, without drawing them: as many of ``count`` as the running block holds."""
-        return self._keys[self._index : self._index + count]
+        keys = self._draw() if self._keys is None else self._keys
+        return keys[self._index : self._index + count]
 
     def state_dict(self) -> State:
         """Where the lane is. Its mappings are shared by all states of one block: do not change them.
@@ -184,27 +189,33 @@ class PlanStream(Iterator[SampleKey]):
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place."""
-        self._begin_block(cursors=state["cursors"], base=state.get("base", {}))
-        self._index = state["index"]
+        self._go_to(cursors=state["cursors"], base=state.get("base", {}), index=state["index"])
 
     def cursors(self) -> dict[str, int]:
         """Rows drawn from each leaf so far, by leaf name; leaves that gave none are left out."""
         drawn = dict(self._cursors)
-        for key in self._keys[: self._index]:
+        keys = self._draw() if self._keys is None else self._keys
+        for key in keys[: self._index]:
             name = self._plan.leaves[key.dataset].name
             drawn[name] = drawn.get(name, 0) + 1
         return drawn
 
-    def _begin_block(self, *, cursors: Mapping[str, int], base: Mapping[str, int]) -> None:
-        """Work out the keys of the block that starts where the leaves had given ``cursors``."""
+    def _go_to(self, *, cursors: Mapping[str, int], base: Mapping[str, int], index: int) -> None:
+        """Go to a place in the block that starts where the leaves had given ``cursors``; nothing is drawn yet."""
+        self._cursors, self._base, self._index = cursors, base, index
+        self._keys: list[SampleKey] | None = None
+
+    def _draw(self) -> list[SampleKey]:
+        """Work out the keys of the running block; none where all leaves have ended."""
         for i, leaf in self._leaves.items():
-            drawn = cursors.get(self._plan.leaves[i].name, 0)
+            drawn = self._cursors.get(self._plan.leaves[i].name, 0)
             if drawn != leaf.drawn:
                 leaf.seek(drawn)
-        self._cursors, self._base, self._index = cursors, base, 0
         self._blend_leaves([i for i, leaf in self._leaves.items() if leaf.left(1)])
-        self._keys = self._draw_block() if self._blended else []
+        keys = self._draw_block() if self._blended else []
         self._leaf_ended = any(not self._leaves[i].left(1) for i in self._blended)
+        self._keys = keys
+        return keys
 
     def _blend_leaves(self, alive: list[int]) -> None:
         if alive and alive != self._blended:
