@@ -699,6 +699,42 @@ def test_another_disk_for_the_database(tmp_path: Path, monkeypatch: pytest.Monke
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_media_metadata_of_energon_is_kept(tmp_path: Path) -> None:
+    root = _set(tmp_path)
+    prepare_dataset(root, num_workers=1)
+    with sqlite3.connect(root / ".nv-meta/index.sqlite") as db:
+        db.execute(
+            "CREATE TABLE media_metadata (entry_key TEXT PRIMARY KEY, metadata_type TEXT NOT NULL, "
+            "metadata_json TEXT NOT NULL)"
+        )
+        db.execute("INSERT INTO media_metadata VALUES ('a.png', 'image', '{}')")
+    db.close()
+    with pytest.raises(DatasetError, match="holds media metadata, which would be lost"):
+        prepare_dataset(root, num_workers=1, sqlite=False)
+    prepare_dataset(root, num_workers=1)
+    with sqlite3.connect(root / ".nv-meta/index.sqlite") as db:
+        assert db.execute("SELECT * FROM media_metadata").fetchall() == [("a.png", "image", "{}")]
+        assert len(db.execute("SELECT * FROM samples").fetchall()) == 12
+    db.close()
+
+
+def test_names_of_shards_that_no_list_can_hold(tmp_path: Path) -> None:
+    root = _set(tmp_path)
+    _tar(root / os.fsdecode(b"caf\xe9.tar"), "a.txt")
+    with pytest.raises(DatasetError, match=r"caf\\udce9\.tar' is not UTF-8"):
+        prepare_dataset(root)
+
+
+def test_folders_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = _set(tmp_path)
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(root) and real(path, mode))
+    with pytest.raises(StorageError, match=r"cannot write an index into .*: Permission denied"):
+        prepare_dataset(root, num_workers=1)
+    assert not (root / ".nv-meta/.info.json").exists()
+    assert not list(root.glob("*.idx"))
+
+
 def test_damaged_tables_are_made_again(tmp_path: Path) -> None:
     root = _set(tmp_path)
     prepare_dataset(root, num_workers=1)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from omniloom.data.index.duplicates import EXAMPLE_LIMIT, DuplicateKey, DuplicateKeys
 from omniloom.data.index.info import read_info
 from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_path
+from omniloom.data.index.media_tables import copy_media_tables
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.files import remove_file
@@ -70,15 +71,16 @@ class DatabaseWriter:
 
     Args:
         path: the file; it is made anew. ``path + ".stage"`` is used meanwhile.
+        former: the database that will be replaced; its media tables are taken over.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, former: Path | None = None) -> None:
         self.path = os.fspath(path)
         self._samples = 0
         for old in (self.path, self.path + STAGE_SUFFIX):
             remove_file(old)
         try:
-            self._db = sqlite3.connect(self.path, isolation_level=None)
+            self._db = sqlite3.connect(Path(self.path).absolute().as_uri(), uri=True, isolation_level=None)
         except sqlite3.Error as error:
             raise _cannot_write(self.path, error) from error
         try:
@@ -87,7 +89,9 @@ class DatabaseWriter:
             self._run("PRAGMA journal_mode=OFF")
             self._run("PRAGMA synchronous=OFF")
             self._run("PRAGMA locking_mode=EXCLUSIVE")
-            self._run("ATTACH ? AS stage", (self.path + STAGE_SUFFIX,))
+            self._run("ATTACH ? AS stage", (Path(self.path + STAGE_SUFFIX).absolute().as_uri(),))
+            if former is not None:
+                copy_media_tables(former, self._db)
             self._run("PRAGMA stage.journal_mode=OFF")
             self._run("PRAGMA stage.synchronous=OFF")
             self._run("BEGIN")

@@ -6,6 +6,7 @@ renamed, ``.info.json`` at the end.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import uuid
@@ -31,6 +32,7 @@ from omniloom.data.index.layout import (
     meta_path,
     parts_path,
 )
+from omniloom.data.index.media_tables import has_media_tables
 from omniloom.data.index.obstacles import energon_obstacles
 from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_omniloom_info
 from omniloom.data.index.scanning import ScanDone, ScanRequest, ShardFault, leave_scan
@@ -127,7 +129,13 @@ class SidecarBuilder:
         self.rule = rule
         self.on_duplicate: DuplicatePolicy = on_duplicate
         self._work = work
-        self._database = DatabaseWriter(database_path or work / DATABASE) if sqlite else None
+        former = meta_path(root, DATABASE)
+        if not sqlite and has_media_tables(former):
+            raise DatasetError(
+                f"{former}: holds media metadata, which would be lost without a key database. Prepare with one (leave "
+                "out --no-sqlite), or remove the file first."
+            )
+        self._database = DatabaseWriter(database_path or work / DATABASE, former=former) if sqlite else None
         self._done: list[ScanDone] = []
         self._empty: list[str] = []
         self._faults: list[ShardFault] = []
@@ -276,6 +284,7 @@ class SidecarBuilder:
     def _put_in_place(self, texts: Mapping[str, str]) -> None:
         for name, text in texts.items():
             replace_file(self._work / name, text)
+        self._check_folders()
         mode = (Path(self.root, self._done[0].shard).stat().st_mode & 0o777) | 0o600
         replace_file(self._work / COMMIT_MARK, "")
         self._place_shard_files(mode)
@@ -286,6 +295,14 @@ class SidecarBuilder:
         for name in sorted(texts, key=(INFO_JSON,).__contains__):
             move_file(self._work / name, meta_path(self.root, name), mode=mode)
         remove_file(self._work / COMMIT_MARK)
+
+    def _check_folders(self) -> None:
+        """See that the indexes can be put next to their shards, before anything is changed."""
+        folders = {os.path.dirname(f"{self.root}/{done.shard}") for done in self._done if done.index_waits}  # noqa: PTH120
+        for folder in sorted(folders):
+            if not os.access(folder, os.W_OK):
+                denied = OSError(errno.EACCES, os.strerror(errno.EACCES))
+                raise storage_error("write an index into", folder, denied)
 
     def _place_shard_files(self, mode: int) -> None:
         tables = meta_path(self.root, PARTS_FOLDER)

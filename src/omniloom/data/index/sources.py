@@ -50,6 +50,11 @@ def find_sources(root: str | os.PathLike[str], *, exclude: str | None = None) ->
     excluded = parse_exclude(exclude)
     names = [name for name in _walk(root) if not (excluded and excluded.search(name))]
     names.sort(key=lambda name: name.split("/"))
+    try:
+        "".join(names).encode("utf-8")
+    except UnicodeEncodeError as error:
+        name = next(name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name))
+        raise DatasetError(f"{root}: the name {name!r} is not UTF-8, so no list can hold it. Rename it.") from error
     return Sources(
         shards=[name for name in names if name.endswith(SHARD_SUFFIX)],
         compressed=[name for name in names if name.endswith(COMPRESSED_SUFFIXES)],
