@@ -260,6 +260,19 @@ def test_new_shards_join_a_kept_split(tmp_path: Path) -> None:
     }
 
 
+def test_excludes_are_not_lost_in_silence(tmp_path: Path) -> None:
+    root = _shards(tmp_path / "set", 2)
+    words = ["--split-ratio=1,0,0", "--skip-dataset-yaml"]
+    assert "Warning" not in _prepare(root, *words).stderr
+    split = root / ".nv-meta/split.yaml"
+    split.write_text(split.read_text().replace("exclude: []", "exclude: [shard-001.tar]"))
+    assert _prepare(root, "--keep-split", "--skip-dataset-yaml").exit_code == 0
+    assert _yaml(root, "split.yaml")["exclude"] == ["shard-001.tar"]
+    result = _prepare(root, *words, "--force-overwrite")
+    assert "the old one excludes 1 shards or samples (shard-001.tar)" in result.stderr
+    assert _yaml(root, "split.yaml")["exclude"] == []
+
+
 def test_errors_of_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert run(["prepare", str(tmp_path / "empty"), "--split-ratio=1,0,0"]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -18,7 +19,7 @@ from omniloom.data.index.layout import WORK_FOLDER, meta_path
 from omniloom.data.index.prepare import Progress, prepare_dataset
 from omniloom.data.index.sidecar import Prepared
 from omniloom.data.index.sources import find_sources
-from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio
+from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio, read_splits
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
@@ -55,6 +56,7 @@ def command(dataset: Path, options: PrepareOptions) -> None:
     if not options.tar_index_only:
         _announce(dataset, options)
     options = _with_ratio(options)
+    _warn_of_lost_excludes(dataset, options)
     with progress_bar("Indexing", shown=options.progress) as display:
         prepared = _prepare(dataset, options, functools.partial(_show, display, time.monotonic()))
     tell_findings(prepared)
@@ -97,6 +99,20 @@ def _with_ratio(options: PrepareOptions) -> PrepareOptions:
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     return dataclasses.replace(options, split_ratio=text)
+
+
+def _warn_of_lost_excludes(dataset: Path, options: PrepareOptions) -> None:
+    if options.keep_split or options.tar_index_only or not is_prepared(dataset):
+        return
+    with contextlib.suppress(OmniloomError):  # a split file that cannot be read is about to be replaced
+        excluded = read_splits(dataset).exclude
+        if excluded:
+            names = ", ".join(sorted(excluded)[:3])
+            click.echo(
+                f"Warning: the new split file excludes nothing; the old one excludes {len(excluded):,} shards or samples "
+                f"({names}). --keep-split keeps them.",
+                err=True,
+            )
 
 
 def _prepare(dataset: Path, options: PrepareOptions, report: Callable[[Progress], None] | None) -> Prepared:
