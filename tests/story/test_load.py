@@ -236,6 +236,24 @@ def test_packing_through_the_task_encoder_is_exact(texts: Path) -> None:
     assert all(len(text.replace("|", "")) <= 40 for batch, _ in whole for text in batch)
 
 
+def test_packing_goes_on_with_another_number_of_workers_and_so_of_default_lanes(
+    texts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def packed(workers: int) -> Any:
+        settings = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+        dataset = get_train_dataset(
+            texts, worker_config=settings, batch_size=2, packing_buffer_size=60, task_encoder=Packing()
+        )
+        return get_savable_loader(dataset)
+
+    with packed(2) as two, packed(5) as five:
+        list(islice(two, 7))
+        five.restore_state_rank(two.save_state_rank())
+        expected = [(batch["text"], batch["draw"]) for batch in islice(two, 20)]
+        assert [(batch["text"], batch["draw"]) for batch in islice(five, 20)] == expected
+    assert "packing goes on with windows of 5 samples a lane" in caplog.text
+
+
 def test_blends_by_weight_and_a_path_that_comes_twice_is_one_data_set(
     captions: Path, texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

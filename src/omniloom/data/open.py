@@ -179,7 +179,15 @@ def get_savable_loader(dataset: Dataset, **settings: Any) -> Loader:
     Energon's arguments for its checkpoints within workers are accepted and have no effect: state travels with every
     batch.
     """
-    for name in ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints", "gc_collect_every_n_steps"):
+    if settings.get("cache_pool") is None:
+        settings.pop("cache_pool", None)
+    for name in (
+        "worker_config",
+        "checkpoint_every_sec",
+        "checkpoint_every_min_n_samples",
+        "n_checkpoints",
+        "gc_collect_every_n_steps",
+    ):
         settings.pop(name, None)
     return Loader(dataset, **settings)
 

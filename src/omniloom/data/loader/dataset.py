@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig
@@ -78,6 +78,10 @@ class Dataset:
             stage = stage.source
         return stage.window_samples if isinstance(stage, Pack) else 0
 
+    def with_window(self, window_samples: int) -> Dataset:
+        """The same data set with packing windows of another size."""
+        return replace(self, pipeline=_with_window(self.pipeline, window_samples))
+
     def length(self, lanes: int | None = None, *, lap: int = 0) -> int | None:
         """Batches of this rank in a pass; of an endless one, in an epoch of the data. ``None`` if unknown."""
         config = self.worker_config
@@ -122,3 +126,9 @@ class Dataset:
             return Mix(tuple((leaf.name, leaf.rows, leaf.weight) for leaf in plan.leaves), settings)
         settings |= {"unit_rows": plan.unit_rows, "units": plan.units}
         return Mix(tuple((leaf.name, leaf.rows, 1.0) for leaf in plan.leaves), settings)
+
+
+def _with_window(stage: Any, window_samples: int) -> Any:
+    if isinstance(stage, Pack):
+        return replace(stage, window_samples=window_samples)
+    return stage if isinstance(stage, Make) else replace(stage, source=_with_window(stage.source, window_samples))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from omniloom.data.plan.plan import Plan
 from omniloom.data.plan.rebase import rebase_lane
 from omniloom.data.sample import SampleKey
 from omniloom.errors import ConfigError, StateError
+
+logger = logging.getLogger("omniloom")
 
 
 class Loader:
@@ -227,16 +230,31 @@ class Loader:
 
     def _restore(self, state: RankState, *, where: str) -> None:
         config = self.worker_config
-        mix = self.dataset.mix()
-        same = check_fits(state, mix, where=where)
+        dataset = self._with_saved_window(state)
+        same = check_fits(state, dataset.mix(), where=where)
         mine = deal(state, rank=config.number, world_size=config.ranks, where=where)
         lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in mine.lane_states.items()}
         if not same and isinstance(self.dataset.plan, Plan):
             for index, lane in lanes.items():
                 where_it_is = Lane(index, state.lanes, state.lap)
                 lane.stream = rebase_lane(self.dataset.plan, state.mix.leaves, where_it_is, lane.stream)
+        if dataset is not self.dataset:
+            self.close()
+            self.dataset = dataset
         self._reset(state.lanes)
         self._lanes, self._lap, self._steps, self._in_pass = lanes, mine.lap, mine.steps, mine.in_pass
+
+    def _with_saved_window(self, state: RankState) -> Dataset:
+        """The data set with the packing windows that the state was saved with: the packs hang on them."""
+        ours, saved = self.dataset.window_samples, state.mix.settings.get("window_samples", 0)
+        if ours == saved or not ours or not saved or not isinstance(self.dataset.plan, Plan):
+            return self.dataset
+        held = saved * state.lanes // self.worker_config.ranks
+        logger.warning(
+            "packing goes on with windows of %d samples a lane, as when the state was saved: %d samples on this rank",
+            saved, held,
+        )  # fmt: skip
+        return self.dataset.with_window(saved)
 
     def _reset(self, lane_count: int) -> None:
         self._lane_count = lane_count

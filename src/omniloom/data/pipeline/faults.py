@@ -118,11 +118,18 @@ class FaultLine:
             self._policy.handler(error, sample, getattr(sample, "__sources__", None))
         if self._policy.action == "raise":
             raise SampleError(text, reason=reason) from error
-        logger.warning("sample left out (%s): %s", reason, text)
+        self._log(reason, text)
         if self._policy.quarantine_path is not None:
             _append_line(Path(self._policy.quarantine_path), _record(error, key, call, origin, reason))
         self._spend(text, reason, error)
         return reason
+
+    def _log(self, reason: str, text: str) -> None:
+        """Tell of the first ten, then of every tenth, hundredth and so on: bad data shall not fill the disk."""
+        number = self._failed + 1
+        if number <= 10 or number % 10 ** (len(str(number)) - 1) == 0:
+            more = f", the {number}th of this lane" if number > 10 else ""
+            logger.warning("sample left out (%s%s): %s", reason, more, text)
 
     def _spend(self, text: str, reason: str, error: Exception) -> None:
         self._in_a_row += 1
