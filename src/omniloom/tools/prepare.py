@@ -109,7 +109,7 @@ def _warn_of_lost_excludes(dataset: Path, options: PrepareOptions) -> None:
         if excluded:
             names = ", ".join(sorted(excluded)[:3])
             click.echo(
-                f"Warning: the new split file excludes nothing; the old one excludes {len(excluded):,} shards or samples "
+                f"Warning: the new split excludes nothing; the old one excludes {len(excluded):,} shards or samples "
                 f"({names}). --keep-split keeps them.",
                 err=True,
             )
