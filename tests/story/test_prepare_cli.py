@@ -17,10 +17,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from omniloom.data.index.dataset import open_dataset
-from omniloom.tools.info import command as info_command
-from omniloom.tools.lint import command as lint_command
-from omniloom.tools.main import run
-from omniloom.tools.prepare import command as prepare_command
+from omniloom.tools.main import commands, run
 
 FIELD_MAP = '{"image":"png","context":"json[0][value]","answers":"json[1][value]"}'
 
@@ -46,7 +43,7 @@ def _shards(root: Path, count: int = 4, *, samples: int = 5, extra: dict[str, by
 
 
 def _prepare(root: Path, *words: str, answers: str = "") -> Result:
-    return CliRunner().invoke(prepare_command, [str(root), "--num-workers=1", *words], input=answers)
+    return CliRunner().invoke(commands, ["prepare", str(root), "--num-workers=1", *words], input=answers)
 
 
 def _yaml(root: Path, name: str = "dataset.yaml") -> Any:
@@ -290,11 +287,11 @@ def test_errors_of_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_info_of_every_form(tmp_path: Path) -> None:
     root = _shards(tmp_path / "set", 10)
     _prepare(root, "--split-ratio=8,2,0", "--sample-type=VQASample", f"--field-map={FIELD_MAP}")
-    result = CliRunner().invoke(info_command, [str(root)])
+    result = CliRunner().invoke(commands, ["info", str(root)])
     assert result.exit_code == 0
     for told in ("50 samples", "10 shards", str(root), "`train`: 80%, 40 samples in 8 shards", "VQASample"):
         assert told in result.output
-    found = json.loads(CliRunner().invoke(info_command, [str(root), "--json"]).output)
+    found = json.loads(CliRunner().invoke(commands, ["info", str(root), "--json"]).output)
     assert (found["samples"], found["sample_type"], found["split_parts"]["val"]["samples"]) == (50, "VQASample", 10)
     assert found["size_bytes"] == sum(path.stat().st_size for path in root.glob("*.tar"))
     # The forms on which Energon's own command fails: crude, old, and none.
@@ -310,7 +307,7 @@ def test_info_of_every_form(tmp_path: Path) -> None:
         path.unlink()
         if text:
             path.write_text(text)
-        result = CliRunner().invoke(info_command, [str(root)])
+        result = CliRunner().invoke(commands, ["info", str(root)])
         assert (result.exit_code, told in result.output) == (0, True)
         path.touch()
 
@@ -322,18 +319,18 @@ def test_lint_says_where_and_exits_with_1(tmp_path: Path) -> None:
         member.size = 3
         tar.addfile(member, io.BytesIO(b"bad"))
     _prepare(root, "--split-ratio=1,0,0", "--sample-type=ImageSample", '--field-map={"image": "png"}')
-    result = CliRunner().invoke(lint_command, [str(root)])
+    result = CliRunner().invoke(commands, ["lint", str(root)])
     assert result.exit_code == 1
     with tarfile.open(root / "shard-001.tar") as tar:
         start = tar.getmember("zz.png").offset_data
     assert f"ERROR shard-001.tar zz.png [bytes {start:,}-{start + 3:,}] not-an-image: " in result.output
     assert "11 samples in 2 shards: bad, 1 bad samples, 1 errors" in result.output
-    found = json.loads(CliRunner().invoke(lint_command, [str(root), "--json"]).output)
+    found = json.loads(CliRunner().invoke(commands, ["lint", str(root), "--json"]).output)
     assert (found["ok"], found["bad_samples"], found["errors"]) == (False, 1, {"not-an-image": 1})
     assert found["findings"][0]["key"] == "zz"
     split = root / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard-001.tar/zz]"))
-    result = CliRunner().invoke(lint_command, [str(root), "--split-parts=train,val,test", "--parallel=2"])
+    result = CliRunner().invoke(commands, ["lint", str(root), "--split-parts=train,val,test", "--parallel=2"])
     assert result.exit_code == 0, result.output
     assert "Skipped the empty split part val." in result.output
     assert "10 samples in 2 shards: no faults found" in result.output
