@@ -37,7 +37,9 @@ def image_dataset(data_dir: Path, *, images: int) -> Path:
     draw = random.Random(20_240_607)
     sizes = []
     for first in range(0, images, IMAGES_PER_SHARD):
-        with tarfile.open(folder / f"shard-{first // IMAGES_PER_SHARD:06d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        with tarfile.open(
+            folder / f"shard-{first // IMAGES_PER_SHARD:06d}.tar", "w", format=tarfile.USTAR_FORMAT
+        ) as tar:
             for number in range(first, min(first + IMAGES_PER_SHARD, images)):
                 jpeg = _encode(_crop(photographs[number % len(photographs)], draw))
                 sizes.append(len(jpeg))

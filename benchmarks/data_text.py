@@ -26,7 +26,9 @@ def text_dataset(data_dir: Path, *, records: int) -> Path:
     words = sorted({_word(draw) for _ in range(4_000)})
     total_bytes = 0
     for first in range(0, records, RECORDS_PER_SHARD):
-        with tarfile.open(folder / f"shard-{first // RECORDS_PER_SHARD:06d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        with tarfile.open(
+            folder / f"shard-{first // RECORDS_PER_SHARD:06d}.tar", "w", format=tarfile.USTAR_FORMAT
+        ) as tar:
             for number in range(first, min(first + RECORDS_PER_SHARD, records)):
                 payload = _record(draw, words).encode()
                 member = tarfile.TarInfo(f"{number:09d}.txt")

@@ -21,13 +21,23 @@ def run(context: Context) -> dict[str, Any]:
     shuffle = 100 if context.quick else SHUFFLE
     times, memory = [], []
     for workers in (0, 1, 2):
-        settings = {"data": folder, "workers": workers, "batch_size": BATCH_SIZE, "shuffle": shuffle, "run_length": RUN_LENGTH}
+        settings = {
+            "data": folder,
+            "workers": workers,
+            "batch_size": BATCH_SIZE,
+            "shuffle": shuffle,
+            "run_length": RUN_LENGTH,
+        }
         sides = ("omniloom", "energon")
         programs = [context.program(side, f"first_batch_{side}", more_batches=0, **settings) for side in sides]
         readings = alternate(programs, rounds=context.pairs)
-        times.append(row(f"{workers} workers", values(readings, "first_batch_seconds"), bars={"energon": TIME_BARS[workers]}))
+        times.append(
+            row(f"{workers} workers", values(readings, "first_batch_seconds"), bars={"energon": TIME_BARS[workers]})
+        )
         show_row(times[-1], "s")
-        programs = [context.program(side, f"first_batch_{side}", more_batches=MORE_BATCHES, **settings) for side in sides]
+        programs = [
+            context.program(side, f"first_batch_{side}", more_batches=MORE_BATCHES, **settings) for side in sides
+        ]
         readings = alternate(programs, rounds=max(1, context.pairs // 2), watch_memory=True)
         peaks = {side: [peak / 1e6 for peak in ones] for side, ones in values(readings, "peak_pss_bytes").items()}
         memory.append(row(f"{workers} workers", peaks, bars={"energon": MEMORY_BAR}))

@@ -138,9 +138,16 @@ def values(readings: Mapping[str, Sequence[Reading]], name: str) -> dict[str, li
     return {side: [reading[name] for reading in ones] for side, ones in readings.items() if ones}
 
 
-def row(case: str, figures: Mapping[str, Sequence[float]], *, bars: Mapping[str, float] | None = None, **more: Any) -> dict[str, Any]:
+def row(
+    case: str, figures: Mapping[str, Sequence[float]], *, bars: Mapping[str, float] | None = None, **more: Any
+) -> dict[str, Any]:
     """One line of a result: the raw figures of each side, and the ratios that are asked for (``bars``)."""
-    return {"case": case, "figures": {side: list(ones) for side, ones in figures.items()}, "bars": dict(bars or {}), **more}
+    return {
+        "case": case,
+        "figures": {side: list(ones) for side, ones in figures.items()},
+        "bars": dict(bars or {}),
+        **more,
+    }
 
 
 def warm_page_cache(folder: Path) -> int:

@@ -30,14 +30,23 @@ def run(context: Context) -> dict[str, Any]:
     for mode, (title, bar) in MODES.items():
         for workers in (0, 1, 2):
             settings = {"data": folder, "mode": mode, "window_seconds": context.window_seconds}
-            loader = {**settings, "workers": workers, "batch_size": BATCH_SIZE, "shuffle": shuffle, "run_length": RUN_LENGTH}
+            loader = {
+                **settings,
+                "workers": workers,
+                "batch_size": BATCH_SIZE,
+                "shuffle": shuffle,
+                "run_length": RUN_LENGTH,
+            }
             programs = [
-                context.program(side, f"images_{side}", warm_up_batches=10, **loader) for side in ("omniloom", "energon")
+                context.program(side, f"images_{side}", warm_up_batches=10, **loader)
+                for side in ("omniloom", "energon")
             ]
             if workers == 0:
                 programs.append(context.program("floor", "images_floor", **settings))
             readings = alternate(programs, rounds=context.pairs)
-            rows.append(row(f"{title}, {workers} workers", values(readings, "samples_per_second"), bars={"energon": bar}))
+            rows.append(
+                row(f"{title}, {workers} workers", values(readings, "samples_per_second"), bars={"energon": bar})
+            )
             show_row(rows[-1], "images/s")
     pixels = context.program("omniloom", "images_pixels", data=folder, images=100)
     return {

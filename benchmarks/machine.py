@@ -9,7 +9,16 @@ import platform
 import subprocess
 from pathlib import Path
 
-PACKAGES = ("omniloom", "megatron-energon", "webdataset", "torch", "numpy", "pillow", "simplejpeg", "multi-storage-client")
+PACKAGES = (
+    "omniloom",
+    "megatron-energon",
+    "webdataset",
+    "torch",
+    "numpy",
+    "pillow",
+    "simplejpeg",
+    "multi-storage-client",
+)
 _ASK = (
     "import importlib.metadata as m, json, platform\n"
     "found = {'python': platform.python_version()}\n"

@@ -24,7 +24,9 @@ def install_peers() -> Path:
     return DEFAULT_PYTHON
 
 
-def prepare_command(context: Context, side: str, folder: Path, *, sample_type: str, field_map: dict[str, str], workers: int = 2) -> tuple[str, ...]:
+def prepare_command(
+    context: Context, side: str, folder: Path, *, sample_type: str, field_map: dict[str, str], workers: int = 2
+) -> tuple[str, ...]:
     """The command line that indexes a folder of tars, of Energon or of omniloom: the same options."""
     python = context.peer_python if side == "energon" else context.python
     program = ("-m", "omniloom") if side == "omniloom" else ("-c", "from megatron.energon.cli.main import main; main()")
@@ -40,4 +42,8 @@ def ensure_prepared(context: Context, folder: Path, *, sample_type: str, field_m
         return
     side = "energon" if context.peer_python else "omniloom"
     say(f"preparing {folder.name} with {side}")
-    subprocess.run(prepare_command(context, side, folder, sample_type=sample_type, field_map=field_map), check=True, capture_output=True)
+    subprocess.run(
+        prepare_command(context, side, folder, sample_type=sample_type, field_map=field_map),
+        check=True,
+        capture_output=True,
+    )

@@ -15,7 +15,9 @@ def run(context: Context) -> dict[str, Any]:
     """Keys a second on one core, time to the first key, memory of the process."""
     rows, facts = [], {}
     for case, (leaves, number) in CASES.items():
-        program = context.program("omniloom", "plan_omniloom", leaves=leaves, rows=number, window_seconds=context.window_seconds / 2)
+        program = context.program(
+            "omniloom", "plan_omniloom", leaves=leaves, rows=number, window_seconds=context.window_seconds / 2
+        )
         readings = alternate([program], rounds=context.pairs)["omniloom"]
         rows.append(row(case, {"omniloom": [reading["keys_per_second"] for reading in readings]}, at_least=500_000))
         show_row(rows[-1], "keys/s")

@@ -73,7 +73,9 @@ def _links(folder: Path, target: Path, *, shards: int | None = None) -> Path:
 def _prepare(context: Context, side: str, target: Path, *, watch: bool = False) -> tuple[float, int]:
     """Seconds of the command, and its peak memory in bytes when it is watched."""
     program = "energon" if side == "energon" else "omniloom"
-    command = prepare_command(context, program, target, sample_type="TextSample", field_map={"text": "txt"}, workers=WORKERS)
+    command = prepare_command(
+        context, program, target, sample_type="TextSample", field_map={"text": "txt"}, workers=WORKERS
+    )
     command += ("--no-sqlite",) if side == WITHOUT_SQLITE else ()
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

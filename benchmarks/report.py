@@ -32,7 +32,11 @@ def _preface(results: Mapping[str, Any]) -> str:
         "Each program is a process of its own; programs run one at a time and in turn (A B A B ...), "
         f"{results['pairs']} times each. A figure is a median, the range behind it the lowest and the highest. "
         "A ratio is taken pair by pair; above 1 omniloom is better.",
-        "; ".join(f"{side}: " + ", ".join(f"{name} {version}" for name, version in found.items()) for side, found in versions.items()) + ".",
+        "; ".join(
+            f"{side}: " + ", ".join(f"{name} {version}" for name, version in found.items())
+            for side, found in versions.items()
+        )
+        + ".",
         "All sides read the same tars through a warm page cache and deliver the same samples. "
         "This page is written by `benchmarks/report.py` from `benchmarks/results.json`; `make bench` measures anew.",
     ]
@@ -58,7 +62,12 @@ def _table(table: Mapping[str, Any]) -> str:
     sides = [side for side in ("omniloom", *PEERS, "floor") if any(side in entry["figures"] for entry in rows)]
     peers = [side for side in PEERS if side in sides]
     floored = "floor" in sides
-    head = [f"{table['unit']}", *sides, *(f"ratio to {peer} (bar)" for peer in peers), *(["share of floor"] if floored else [])]
+    head = [
+        f"{table['unit']}",
+        *sides,
+        *(f"ratio to {peer} (bar)" for peer in peers),
+        *(["share of floor"] if floored else []),
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     floor = next((entry["figures"]["floor"] for entry in rows if entry["figures"].get("floor")), None)
     for entry in rows:

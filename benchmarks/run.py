@@ -30,7 +30,9 @@ def main() -> int:
     with (data_dir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # nothing is timed while another benchmark runs
         peer_python = None if options.no_peers else options.peer_python or install_peers()
-        context = Context(Path(sys.executable), peer_python, data_dir, 1 if options.quick else options.pairs, options.quick)
+        context = Context(
+            Path(sys.executable), peer_python, data_dir, 1 if options.quick else options.pairs, options.quick
+        )
         results: dict[str, Any] = {
             "machine": machine.describe(),
             "versions": {"omniloom": machine.versions(context.python)},
@@ -56,7 +58,9 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=NAMES, help="run this benchmark alone; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="small data, one pair: shows that it works, measures nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="small data, one pair: shows that it works, measures nothing"
+    )
     parser.add_argument("--pairs", type=int, default=5, help="runs of each program (default 5)")
     parser.add_argument("--json", type=Path, help="write the raw figures here; with --only, renew a part of the file")
     parser.add_argument("--peer-python", type=Path, help="interpreter with the peers; default: benchmarks/.venv-peers")

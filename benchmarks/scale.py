@@ -9,7 +9,11 @@ from harness import Context, alternate, row, show_row, values
 NAME = "scale"
 RANKS, WORKERS, LEAVES, WINDOW = 1_024, 8, 100, 1_000
 SLEEP_US = 10_000
-FIGURES = {"first_batch_seconds": "first batch, s", "job_state_mb": "state of all lanes of the job as JSON, MB", "peak_pss_bytes": "peak memory of the rank and its workers, MB"}
+FIGURES = {
+    "first_batch_seconds": "first batch, s",
+    "job_state_mb": "state of all lanes of the job as JSON, MB",
+    "peak_pss_bytes": "peak memory of the rank and its workers, MB",
+}
 
 
 def run(context: Context) -> dict[str, Any]:

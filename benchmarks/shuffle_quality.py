@@ -39,18 +39,37 @@ def run(context: Context) -> dict[str, Any]:
         "title": "Shuffle quality",
         "settings": f"one epoch of 20,000 records, batch {BATCH_SIZE}, runs of {RUN_LENGTH} neighbours",
         "tables": [
-            {"title": "Mean displacement, as a share of a perfect shuffle's", "unit": "of 1/3", "better": "higher", "rows": displacement},
-            {"title": "Samples followed by one of their 10 next neighbours", "unit": "share", "better": "lower", "rows": neighbours},
+            {
+                "title": "Mean displacement, as a share of a perfect shuffle's",
+                "unit": "of 1/3",
+                "better": "higher",
+                "rows": displacement,
+            },
+            {
+                "title": "Samples followed by one of their 10 next neighbours",
+                "unit": "share",
+                "better": "lower",
+                "rows": neighbours,
+            },
         ],
         "facts": {"every_side_delivered_the_same_samples": len(contents) == 1},
     }
 
 
-def _measure(context: Context, side: str, folder: Path, *, workers: int, shuffle: int) -> tuple[float, float, int] | None:
+def _measure(
+    context: Context, side: str, folder: Path, *, workers: int, shuffle: int
+) -> tuple[float, float, int] | None:
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "order.npy"
         program = context.program(
-            side, f"order_{side}", data=folder, workers=workers, batch_size=BATCH_SIZE, shuffle=shuffle, run_length=RUN_LENGTH, out=out
+            side,
+            f"order_{side}",
+            data=folder,
+            workers=workers,
+            batch_size=BATCH_SIZE,
+            shuffle=shuffle,
+            run_length=RUN_LENGTH,
+            out=out,
         )
         if program is None:
             return None

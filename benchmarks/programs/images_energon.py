@@ -15,7 +15,9 @@ from megatron.energon import (
     stateless,
 )
 
-options = arguments("data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds")
+options = arguments(
+    "data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds"
+)
 
 
 class Decoded(DefaultTaskEncoder):

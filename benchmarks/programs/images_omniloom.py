@@ -12,7 +12,9 @@ from omniloom import (
     resize_image,
 )
 
-options = arguments("data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds")
+options = arguments(
+    "data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds"
+)
 
 
 class Decoded(DefaultTaskEncoder):

@@ -42,7 +42,9 @@ def packs(samples: list[Any]) -> list[list[Any]]:
     return [samples[first : first + PACKED_SAMPLES] for first in range(0, len(samples), PACKED_SAMPLES)]
 
 
-def made_up_dataset(*, leaves: int, window: int, batch_size: int, sleep_seconds: float, config: WorkerConfig) -> Dataset:
+def made_up_dataset(
+    *, leaves: int, window: int, batch_size: int, sleep_seconds: float, config: WorkerConfig
+) -> Dataset:
     plan = Plan(
         tuple(Leaf(f"leaf-{number:03d}", 1_000_000, 1.0 + number % 7) for number in range(leaves)),
         shuffle=Shuffle(runs=True, block_rows=1_024),
