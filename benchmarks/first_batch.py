@@ -45,8 +45,10 @@ def run(context: Context) -> dict[str, Any]:
     return {
         "title": "First batch and memory",
         "settings": f"{image_facts(folder)['samples']:,} photographs as above, decoded to uint8, batch {BATCH_SIZE}, "
-        f"shuffle buffer {shuffle:,}; the clock runs from get_loader to the first batch, the start of workers included, in a process that has imported torch; "
-        f"memory is the highest sum of the proportional set sizes of all processes, from start to {MORE_BATCHES} batches later",
+        f"shuffle buffer {shuffle:,}; the clock runs from get_loader to the first batch, "
+        "the start of workers included, in a process that has imported torch; "
+        f"memory is the highest sum of the proportional set sizes of all processes, "
+        f"from start to {MORE_BATCHES} batches later",
         "tables": [
             {"title": "Time to the first batch", "unit": "s", "better": "lower", "rows": times},
             {"title": "Peak memory", "unit": "MB", "better": "lower", "rows": memory},

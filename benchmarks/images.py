@@ -55,7 +55,8 @@ def run(context: Context) -> dict[str, Any]:
         "better": "higher",
         "settings": f"{facts['samples']:,} JPEG photographs of {facts['width']} x {facts['height']}, "
         f"{facts['mean_jpeg_bytes'] / 1_000:.0f} kB on average, cut from {facts['source']}; batch {BATCH_SIZE}, "
-        f"shuffle buffer {shuffle:,}, runs of {RUN_LENGTH} neighbours; window {context.window_seconds:g} s after 10 batches",
+        f"shuffle buffer {shuffle:,}, runs of {RUN_LENGTH} neighbours; "
+        f"window {context.window_seconds:g} s after 10 batches",
         "floor": "simplejpeg (and torch's antialiased bicubic) on bytes in memory, one thread",
         "rows": rows,
         "facts": run_once(pixels) if pixels else {},

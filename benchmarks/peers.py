@@ -32,7 +32,8 @@ def prepare_command(
     program = ("-m", "omniloom") if side == "omniloom" else ("-c", "from megatron.energon.cli.main import main; main()")
     return (
         str(python), *program, "prepare", str(folder), "--non-interactive", "--no-progress",
-        f"--num-workers={workers}", "--split-ratio=1,0,0", f"--sample-type={sample_type}", f"--field-map={json.dumps(field_map)}",
+        f"--num-workers={workers}", "--split-ratio=1,0,0", f"--sample-type={sample_type}",
+        f"--field-map={json.dumps(field_map)}",
     )  # fmt: skip
 
 

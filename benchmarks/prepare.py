@@ -55,7 +55,8 @@ def run(context: Context) -> dict[str, Any]:
         "title": "Prepare",
         "unit": "s",
         "better": "lower",
-        "settings": f"{'20,000' if context.quick else '200,000'} text records in plain tars, {WORKERS} workers, the whole command with its start; bars of the floor: 1.5",
+        "settings": f"{'20,000' if context.quick else '200,000'} text records in plain tars, {WORKERS} workers, the "
+        "whole command with its start; 1.5 times the floor is allowed too",
         "floor": "reading every header in 2 processes and filling the same sqlite tables, without any check",
         "rows": rows,
         "facts": {"same_index_as_energon": same, "growth": growth},

@@ -28,7 +28,8 @@ def _preface(results: Mapping[str, Any]) -> str:
     machine, versions = results["machine"], results["versions"]
     lines = [
         f"Measured on {machine['date']} on {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; load {machine['load_average_before']} before the start.",
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; "
+        f"load {machine['load_average_before']} before the start.",
         "Each program is a process of its own; programs run one at a time and in turn (A B A B ...), "
         f"{results['pairs']} times each. A figure is a median, the range behind it the lowest and the highest. "
         "A ratio is taken pair by pair; above 1 omniloom is better.",

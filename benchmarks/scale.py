@@ -19,7 +19,8 @@ FIGURES = {
 def run(context: Context) -> dict[str, Any]:
     """Peers are not measured here: the bars are the project's own."""
     program = context.program(
-        "omniloom", "scale_omniloom", ranks=RANKS, workers=WORKERS, leaves=LEAVES, window=WINDOW, batch_size=4, sleep_us=0,
+        "omniloom", "scale_omniloom", ranks=RANKS, workers=WORKERS, leaves=LEAVES, window=WINDOW, batch_size=4,
+        sleep_us=0,
         window_seconds=context.window_seconds / 4,
     )  # fmt: skip
     readings = alternate([program], rounds=context.pairs, watch_memory=True)
@@ -39,7 +40,8 @@ def run(context: Context) -> dict[str, Any]:
         show_row(balance[-1], "of the ideal")
     return {
         "title": "A large job, seen from one rank",
-        "settings": f"rank 0 of {RANKS:,} with {WORKERS} workers, {LEAVES} leaves of a million rows, packing buffer {WINDOW:,}, "
+        "settings": f"rank 0 of {RANKS:,} with {WORKERS} workers, {LEAVES} leaves of a million rows, "
+        f"packing buffer {WINDOW:,}, "
         "payloads made up in memory; bar of the state: 20 MB; workers share samples that sleep "
         f"{SLEEP_US / 1_000:g} ms each, bar: 0.9 of workers times the rate of one sleeper",
         "tables": [

@@ -34,7 +34,8 @@ def run(context: Context) -> dict[str, Any]:
         "title": "Small text records",
         "unit": "samples/s",
         "better": "higher",
-        "settings": f"{records:,} records of about 400 bytes in plain tars, batch {BATCH_SIZE}, shuffle buffer {SHUFFLE:,}, "
+        "settings": f"{records:,} records of about 400 bytes in plain tars, batch {BATCH_SIZE}, "
+        f"shuffle buffer {SHUFFLE:,}, "
         f"runs of {RUN_LENGTH} neighbours; window {context.window_seconds:g} s after 50 batches",
         "floor": "one os.pread a sample of the indexed span, nothing else, one core",
         "rows": rows,

@@ -3,9 +3,8 @@
 import time
 
 import torch  # noqa: F401 - the clock starts in a process that has imported it
-from meter import arguments, check_image_batch, report
-
 from megatron.energon import DefaultTaskEncoder, SampleDecoder, WorkerConfig, get_loader, get_train_dataset
+from meter import arguments, check_image_batch, report
 
 options = arguments("data", "workers", "batch_size", "shuffle", "run_length", "more_batches")
 

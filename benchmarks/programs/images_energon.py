@@ -2,9 +2,6 @@
 
 import numpy
 import torch
-from meter import arguments, check_image_batch, report, throughput
-from PIL import Image
-
 from megatron.energon import (
     CaptioningSample,
     DefaultTaskEncoder,
@@ -14,6 +11,8 @@ from megatron.energon import (
     get_train_dataset,
     stateless,
 )
+from meter import arguments, check_image_batch, report, throughput
+from PIL import Image
 
 options = arguments(
     "data", "mode", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds"

@@ -3,9 +3,8 @@
 import zlib
 
 import numpy
-from meter import arguments, report
-
 from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset
+from meter import arguments, report
 
 options = arguments("data", "workers", "batch_size", "shuffle", "run_length", "out")
 dataset = get_train_dataset(

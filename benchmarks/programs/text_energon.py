@@ -1,8 +1,7 @@
 """Text records through Energon: get_train_dataset and get_loader with the settings of its quickstart."""
 
-from meter import arguments, report, throughput
-
 from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset
+from meter import arguments, report, throughput
 
 options = arguments("data", "workers", "batch_size", "shuffle", "run_length", "warm_up_batches", "window_seconds")
 dataset = get_train_dataset(

@@ -1,5 +1,6 @@
-"""The floor under any loader of this data: one os.pread a sample, of the span that the index gives, and nothing else."""
+"""The floor under any loader of this data: one os.pread a sample, of the span in the index, and nothing else."""
 
+import itertools
 import os
 import random
 import struct
@@ -18,7 +19,7 @@ def spans() -> list[tuple[int, int, int]]:
         packed = tar.with_suffix(".tar.idx").read_bytes()
         offsets = struct.unpack(f"<{len(packed) // 8}Q", packed)
         descriptor = os.open(tar, os.O_RDONLY)
-        rows += [(descriptor, start, stop - start) for start, stop in zip(offsets, offsets[1:], strict=False)]
+        rows += [(descriptor, start, stop - start) for start, stop in itertools.pairwise(offsets)]
     draw = random.Random(0)
     shuffled = []
     for first in range(0, len(rows), options.shuffle):
