@@ -43,6 +43,8 @@ def _preface(results: Mapping[str, Any]) -> str:
     ]
     if results["quick"]:
         lines.insert(0, "**A quick run: it shows that the programs work, and measures nothing.**")
+    elif results["pairs"] < 5:
+        lines.insert(0, "**Provisional: fewer than 5 pairs, on a machine that was doing other work.**")
     return "\n\n".join(lines)
 
 
@@ -53,7 +55,7 @@ def _benchmark(result: Mapping[str, Any]) -> str:
             parts.append(f"### {table['title']}")
         parts.append(_table(table))
     if result.get("floor"):
-        parts.append(f"Floor: {result['floor']}.")
+        parts.append(f"Floor: {result['floor']}. With threads or several workers a share can pass 100%.")
     parts += [f"- {name.replace('_', ' ')}: {_fact(value)}" for name, value in result.get("facts", {}).items()]
     return "\n\n".join(parts)
 
