@@ -78,7 +78,8 @@ def _table(table: Mapping[str, Any]) -> str:
         cells = [entry["case"], *(_spread(entry["figures"].get(side)) for side in sides)]
         cells += [_ratio(entry, peer, better=table["better"]) for peer in peers]
         if floored:
-            cells.append(_share(entry["figures"].get("omniloom"), floor, better=table["better"]))
+            held_to = None if entry.get("without_floor") else floor
+            cells.append(_share(entry["figures"].get("omniloom"), held_to, better=table["better"]))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
