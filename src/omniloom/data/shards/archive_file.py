@@ -173,7 +173,7 @@ def refuse_headers(chunk: bytes, position: int, *, shard: str) -> None:
         at = chunk.find(_MAGIC, at + 1)
     for at in sorted(candidates):
         block = chunk[at : at + BLOCK_BYTES] if at >= 0 else b""
-        if len(block) == BLOCK_BYTES and block != ZERO_BLOCK and checksum_holds(block):
+        if block != ZERO_BLOCK and checksum_holds(block):
             raise ShardError(
                 f"{shard}: another tar header follows the end of the archive at byte {position + at:,}: two archives "
                 "were joined, or a header before it was wiped. Its members would be lost; join with `tar -A` or "

@@ -93,7 +93,12 @@ def plain_name(header: bytes) -> str:
 
 
 def checksum_holds(header: bytes) -> bool:
-    """Whether the checksum field equals the sum of the bytes, read as unsigned or (as old Suns did) as signed."""
+    """Whether the checksum field equals the sum of the bytes, read as unsigned or (as old Suns did) as signed.
+
+    Never true of a block that is cut.
+    """
+    if len(header) < BLOCK_BYTES:
+        return False
     expected_sum = number_of(header[_CHECKSUM])
     # 256 bytes sum to at most 65,280, below Adler's modulus: each half is exact.
     halves = (adler32(header[:256]) & 0xFFFF) + (adler32(header[256:]) & 0xFFFF) - 2

@@ -228,7 +228,7 @@ def check_first_block(block: bytes, *, shard: str, path: str) -> None:
             reason="empty-file",
             offset_bytes=0,
         )
-    if not block.strip(b"\0") or (len(block) == BLOCK_BYTES and checksum_holds(block)):
+    if not block.strip(b"\0") or checksum_holds(block):
         return
     compression = compression_of(block)
     if compression is not None:

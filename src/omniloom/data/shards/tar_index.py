@@ -52,7 +52,7 @@ def read_tar_index(tar_path: str | os.PathLike[str]) -> array[int]:
     offsets.frombytes(data)
     if sys.byteorder == "big":
         offsets.byteswap()
-    if any(later < earlier for earlier, later in itertools.pairwise(offsets)):
+    if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
         raise DatasetError(f"{path}: damaged: its offsets do not rise. Make it again: `omniloom prepare DATASET`.")
     return offsets
 

@@ -19,7 +19,7 @@ from omniloom.data.shards.header import BLOCK_BYTES, checksum_holds, padded, pla
 from omniloom.data.shards.keys import KeyRule, ignored_reason, may_be_ignored, split_key
 from omniloom.data.shards.parts_table import PartsTable
 from omniloom.data.shards.pool import TABLE_BYTES, OpenFile, Pool
-from omniloom.data.shards.scan import fingerprint_of
+from omniloom.data.shards.scan import fingerprint_of, fingerprint_rows
 from omniloom.data.shards.tar import check_first_block, parse_window, read_member
 from omniloom.data.shards.tar_index import read_tar_index, tar_index_path
 from omniloom.errors import SampleError, ShardError, StorageError
@@ -278,11 +278,22 @@ class TarShard:
         check_first_block(window.take(0, BLOCK_BYTES), shard=self.name, path=self.path)
         if self._table is None:
             self._refuse_globals(window)
-        if self._fingerprint is None:
-            return
         offsets = self._offsets or self._load_offsets()
+        if self._fingerprint is None:
+            if self._table is None:
+                self._check_sampled_rows(descriptor, offsets)
+            return
         if fingerprint_of(descriptor, offsets, path=self.path) != self._fingerprint:
             raise self._stale("its headers are not those that were indexed")
+
+    def _check_sampled_rows(self, descriptor: int, offsets: array[int]) -> None:
+        """Where only Energon indexed the shard: some rows have to begin with headers, and no data follow the last."""
+        for row in fingerprint_rows(self.samples):
+            block = read_at(descriptor, BLOCK_BYTES, offsets[row], path=self.path)
+            if not checksum_holds(block):
+                raise self._stale(f"sample {row} has no header at byte {offsets[row]:,}", offsets[row])
+        if read_at(descriptor, BLOCK_BYTES, offsets[-1], path=self.path).strip(b"\0"):
+            raise self._stale(f"its index ends at byte {offsets[-1]:,}, where more data follow", offsets[-1])
 
     def _refuse_globals(self, window: FileWindow) -> None:
         """A global header that names members reaches all of them, and a row is read without it."""
