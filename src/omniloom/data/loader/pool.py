@@ -147,15 +147,19 @@ class WorkerPool:
         most = self._settings.prefetch_factor * len(self._workers)
         waiting = sum(len(each.queue) for each in self._workers)
         waiting += sum(len(track.ready) for track in self._tracks.values())
+        passed_over: list[tuple[int, int]] = []  # their worker is full; they keep their turn
         while waiting < most and self._turns:
-            track = self._tracks[self._turns[0][1]]
+            turn = heapq.heappop(self._turns)
+            track = self._tracks[turn[1]]
             worker = self._choose(track)
             if worker is None:
-                return
-            heapq.heappop(self._turns)
+                passed_over.append(turn)
+                continue
             self._ask(worker, track)
             heapq.heappush(self._turns, (track.asked, track.lane.index))
             waiting += 1
+        for turn in passed_over:
+            heapq.heappush(self._turns, turn)
 
     def _choose(self, track: _Track) -> WorkerHandle | None:
         """The worker for a lane's next batch; ``None`` to wait until one has room."""
