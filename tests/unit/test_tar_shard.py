@@ -148,6 +148,15 @@ def test_a_shard_of_another_size(three: Path) -> None:
     stale(shard, 0, "7,680 bytes now and had 7,168")  # and not only the first time
 
 
+def test_a_shard_that_grows_while_it_is_closed(three: Path) -> None:
+    shard = open_indexed(three)
+    assert shard.read(0)[0] == "0"
+    shard.close()
+    with three.open("ab") as file:
+        file.write(bytes(512))
+    stale(shard, 0, "7,680 bytes now")
+
+
 def test_a_shard_that_changes_where_nobody_looked(tmp_path: Path) -> None:
     members = [member(f"{row:03}.x", b"x" * 100) for row in range(200)]
     path = write(tmp_path / "s.tar", *members, END)

@@ -10,6 +10,7 @@ import pytest
 
 from omniloom.data.shards.tar import walk_tar
 from omniloom.data.shards.write import TarWriter
+from omniloom.errors import ConfigError
 
 MEMBERS = [
     ("a.txt", b"hello"),
@@ -67,3 +68,23 @@ def test_a_failure_leaves_nothing_and_the_old_archive_as_it_was(tmp_path: Path) 
         fail()
     assert [one.name for one in tmp_path.iterdir()] == ["a.tar"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", ["", "a\0b.txt", "\0"])
+def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
+    with TarWriter(tmp_path / "a.tar") as writer:
+        with pytest.raises(ConfigError, match=r"a\.tar.*cannot be the name of a member"):
+            writer.add(name, b"x")
+        writer.add("b.txt", b"y")
+    assert [one.name for one in walk_tar(str(tmp_path / "a.tar"), shard="a.tar")] == ["b.txt"]
+
+
+def test_same_bytes_as_tarfile(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "a.tar", tmp_path / "b.tar"
+    with TarWriter(ours) as writer, tarfile.open(theirs, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in MEMBERS:
+            writer.add(name, data)
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    assert ours.read_bytes() == theirs.read_bytes()

@@ -261,8 +261,11 @@ class TarShard:
         return self._open_once()
 
     def _open_once(self) -> OpenFile:
-        """Open the file; the first time, see that it is the one that was indexed."""
+        """Open the file and see that it has the size that was indexed; the first time, look at its headers too."""
         file = OpenFile(open_archive(self.path, shard=self.name))
+        size_bytes = os.fstat(file.descriptor).st_size
+        if self._size_bytes is not None and size_bytes != self._size_bytes:
+            raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
         if not self._checked:
             self._check(file.descriptor)
             self._checked = True
@@ -271,9 +274,6 @@ class TarShard:
         return file
 
     def _check(self, descriptor: int) -> None:
-        size_bytes = os.fstat(descriptor).st_size
-        if self._size_bytes is not None and size_bytes != self._size_bytes:
-            raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
         window = FileWindow(descriptor, path=self.path)
         check_first_block(window.take(0, BLOCK_BYTES), shard=self.name, path=self.path)
         if self._table is None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from omniloom.data.shards.header import ZERO_BLOCK, padded
 from omniloom.data.shards.tar import Member
-from omniloom.errors import StorageError
+from omniloom.errors import ConfigError, StorageError
 from omniloom.storage.files import TEMPORARY_SUFFIX
 
 RECORD_BYTES = 10_240
@@ -45,7 +45,15 @@ class TarWriter:
 
         Returns:
             where it lies.
+
+        Raises:
+            ConfigError: a name that no file can have: empty, or with a NUL byte.
+            StorageError: it cannot be written.
         """
+        if not name or "\0" in name:
+            raise ConfigError(
+                f"{self._path}: {name!r} cannot be the name of a member. Give it at least one letter, no NUL."
+            )
         info = tarfile.TarInfo(name)
         info.size = len(data)
         header = info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
