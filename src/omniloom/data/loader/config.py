@@ -29,8 +29,8 @@ class WorkerConfig:
         pin_memory: copy batches to page-locked memory; ``None``: no.
         lanes: streams that the run is made of; ``None``: a multiple of world size x workers and of 12. A saved state
             keeps its own.
-        decode_threads: threads of a process that read and decode ahead; ``None``: none in workers, and up to 4, one a
-            core, without workers.
+        decode_threads: threads of each process that read and decode ahead; ``None``: as many cores as there are for
+            it, at most 4, and none where it would be one.
         start_method: ``spawn`` (a fresh interpreter; takes closures and notebook classes) or ``fork``.
         on_worker_death: ``restart`` or ``raise``.
         faults: what becomes of samples that cannot be used.
@@ -86,7 +86,9 @@ class WorkerConfig:
         """Threads of a process that read and decode ahead."""
         if self.decode_threads is not None:
             return self.decode_threads
-        return 0 if num_workers else min(4, len(os.sched_getaffinity(0)))
+        processes = max(1, num_workers) * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # as torchrun sets it
+        cores = len(os.sched_getaffinity(0)) // processes
+        return min(4, cores) if cores > 1 else 0
 
     @property
     def fault_policy(self) -> FaultPolicy:

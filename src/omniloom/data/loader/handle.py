@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from collections import deque
 from multiprocessing import reduction
@@ -39,12 +40,15 @@ class WorkerHandle:
         self.number = order.number
         self.queue: deque[MakeBatch] = deque()
         self.ready = False
-        self.started_seconds = time.monotonic()
+        self.answers = 0
+        self._seen: tuple[SampleKey | None, int, float] = (None, 0, time.monotonic())
         self.reported_hang = False
         self._memory_kills_before = out_of_memory_kills()
         self._process: Process
         self.connection: Connection[Any, Any]
         self._process, self.connection = start_worker(order, method)
+        self._incoming = select.poll()  # kept, since `Connection.poll` makes a selector each time
+        self._incoming.register(self.connection.fileno(), select.POLLIN)
         self.pid = self._process.pid
         self._freed: deque[int] = deque()
         self.slabs = SlabReader(self._freed.append)
@@ -69,7 +73,7 @@ class WorkerHandle:
     def listen(self) -> list[Answer]:
         """All answers that have come. Raises EOFError once the worker is gone and its last answer was read."""
         answers: list[Answer] = []
-        while self.connection.poll(0):
+        while self._incoming.poll(0):
             try:
                 answer: Answer = self.connection.recv()
                 self._note(answer)
@@ -78,6 +82,7 @@ class WorkerHandle:
                     return answers
                 raise EOFError from None
             answers.append(answer)
+            self.answers += 1
         return answers
 
     def _note(self, answer: Answer) -> None:
@@ -92,14 +97,17 @@ class WorkerHandle:
 
     def key_in_hand(self) -> SampleKey | None:
         """The key that the worker is, or was when it died, at work on."""
-        return self._board.read()[0] if self._board is not None and self.queue else None
+        return self._board.read() if self._board is not None and self.queue else None
 
     def busy_seconds(self) -> float:
-        """How long the worker has been at the same key without an answer; 0 when it has nothing to do."""
+        """How long the worker has been seen at one key; 0 when it has nothing to do. To be asked now and then."""
         if not self.queue:
+            self._seen = (None, 0, time.monotonic())
             return 0.0
-        since = self._board.read()[1] if self._board is not None else 0.0
-        return time.monotonic() - max(since, self.started_seconds)
+        sight = self.key_in_hand(), self.answers
+        if sight != self._seen[:2]:
+            self._seen = (*sight, time.monotonic())
+        return time.monotonic() - self._seen[2]
 
     def stacks(self) -> str:
         """The stacks of the worker's threads."""

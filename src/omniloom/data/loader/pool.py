@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import heapq
 import logging
+import select
 import weakref
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import connection
-from typing import Any, cast
 
 from omniloom.data.loader.handle import WorkerHandle
 from omniloom.data.loader.messages import Answer, DropLane, Failed, Made, MakeBatch, Poison, WorkOrder
@@ -110,6 +109,7 @@ class WorkerPool:
         heapq.heapify(self._turns)
         while len(self._workers) < self._settings.num_workers:
             self._workers.append(self._start_worker(len(self._workers)))
+        self._listen_to_all()
         self._ask_ahead()
 
     def fetch(self, lane_index: int) -> Produced:
@@ -185,19 +185,27 @@ class WorkerPool:
         track.pending += 1
 
     def _wait(self) -> None:
-        """Wait for answers, for a while; deal with what came and with who died or hangs."""
-        by_connection = {worker.connection: worker for worker in self._workers}
-        for ready in connection.wait(list(by_connection), timeout=1.0):
-            worker = by_connection[cast("connection.Connection[Any, Any]", ready)]
+        """Wait for answers, for a while; deal with what came, and with who died or hangs."""
+        came = self._incoming.poll(1_000)
+        for descriptor, _ in came:
+            worker = self._by_descriptor[descriptor]
             try:
                 answers = worker.listen()
             except EOFError:
                 self._bury(worker)
-                continue
+                return  # the others are heard next time; the table of workers has changed
             for answer in answers:
                 self._take(answer, worker)
-        for worker in self._workers:
-            self._look_at(worker)
+        if not came:
+            for worker in self._workers:
+                self._look_at(worker)
+
+    def _listen_to_all(self) -> None:
+        """Make the table of who can be heard."""
+        self._by_descriptor = {worker.connection.fileno(): worker for worker in self._workers}
+        self._incoming = select.poll()
+        for descriptor in self._by_descriptor:
+            self._incoming.register(descriptor, select.POLLIN)
 
     def _take(self, answer: Answer, worker: WorkerHandle) -> None:
         if not isinstance(answer, Made | Failed):
@@ -262,6 +270,7 @@ class WorkerPool:
 
     def _replace(self, worker: WorkerHandle) -> None:
         self._workers[self._workers.index(worker)] = self._start_worker(worker.number)
+        self._listen_to_all()
         if self._poisoned:
             for other in self._workers:
                 other.ask(Poison(self._poisoned))

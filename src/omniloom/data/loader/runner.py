@@ -11,7 +11,7 @@ from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.stream import Stage, State, Stream
 from omniloom.data.plan.lane import Lane
-from omniloom.data.sample import UNIT_END, SampleKey
+from omniloom.data.sample import UNIT_END
 
 Tallies = dict[int, LeafTally]
 
@@ -42,7 +42,7 @@ class LaneRunner:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
         threads: threads that read and cook ahead.
-        take_in_hand: called with each key before it is worked on.
+        take_in_hand: called with the numbers of each key before it is worked on.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LaneRunner:
         policy: FaultPolicy,
         *,
         threads: int = 0,
-        take_in_hand: Callable[[SampleKey], None] | None = None,
+        take_in_hand: Callable[[int, int, int, int], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self.desk = Desk(policy, threads=ThreadPoolExecutor(threads, "omniloom") if threads else None)

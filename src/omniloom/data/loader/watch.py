@@ -8,12 +8,14 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from omniloom.data.loader.transport import shared_memory_file
 from omniloom.data.sample import SampleKey
 
-_LAYOUT = struct.Struct("<qqqqd")  # dataset, epoch, row, part, and since when (monotonic seconds)
+_LAYOUT = struct.Struct("<qqqq")  # data set, epoch, row, part
 _STACK_BYTES = 1 << 16
 _BOARD_BYTES = 4_096
 NO_KEY = SampleKey(-1, -1, -1, -1)
@@ -31,19 +33,19 @@ class Board:
         descriptor = shared_memory_file(_BOARD_BYTES)
         return cls(descriptor), descriptor
 
-    def take_in_hand(self, key: SampleKey) -> None:
-        """Write the key that is worked on from now."""
-        _LAYOUT.pack_into(self._memory, 0, *key, time.monotonic())
+    @property
+    def take_in_hand(self) -> Callable[[int, int, int, int], None]:
+        """Writes the numbers of the key that is worked on from now. It is called for every sample, so it is native."""
+        return partial(_LAYOUT.pack_into, self._memory, 0)
 
     def clear(self) -> None:
-        """Write that no key is in hand; work goes on all the same."""
-        self.take_in_hand(NO_KEY)
+        """Write that no key is in hand."""
+        self.take_in_hand(*NO_KEY)
 
-    def read(self) -> tuple[SampleKey | None, float]:
-        """The key in hand, and the moment (monotonic seconds) it was taken or the last one was done."""
-        *numbers, since = _LAYOUT.unpack_from(self._memory, 0)
-        key = SampleKey(*numbers)
-        return (None if key == NO_KEY else key), since
+    def read(self) -> SampleKey | None:
+        """The key in hand, if any."""
+        key = SampleKey(*_LAYOUT.unpack_from(self._memory, 0))
+        return None if key == NO_KEY else key
 
 
 class StackFile:

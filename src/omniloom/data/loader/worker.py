@@ -62,6 +62,8 @@ class Worker:
 
     def __init__(self, connection: Connection[object, Request], order: WorkOrder) -> None:
         self._connection = connection
+        self._incoming = select.poll()  # kept, since `Connection.poll` makes a selector each time
+        self._incoming.register(connection.fileno(), select.POLLIN)
         self._requests: deque[MakeBatch] = deque()
         self._sent: dict[int, State] = {}
         self._slabs = SlabWriter(self._announce_slab, lambda slab: connection.send(RetireSlab(slab)))
@@ -82,7 +84,7 @@ class Worker:
     def run(self) -> None:
         """Answer requests, in the order in which they come."""
         while True:
-            while not self._requests or self._connection.poll(0):
+            while not self._requests or self._incoming.poll(0):
                 self._listen(self._connection.recv())
             self._make(self._requests.popleft())
 
@@ -106,7 +108,7 @@ class Worker:
                 self._runner.open(request.lane, request.state)
                 self._sent.pop(index, None)
             produced = self._runner.next(index)
-            while self._connection.poll(0):  # slabs that came back meanwhile can be used at once
+            while self._incoming.poll(0):  # slabs that came back meanwhile can be used at once
                 self._listen(self._connection.recv())
             parcel = None if produced.ended else self._slabs.pack(produced.batch)
         except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -10,7 +10,7 @@ from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.sample import SampleKey
 
 
-def _nobody_looks(_key: SampleKey) -> None:
+def _nobody_looks(*_key: int) -> None:
     return None
 
 
@@ -76,11 +76,11 @@ class Desk:
         tally: counts since they were last taken.
         poisoned: keys that killed their worker twice; they are sample errors from then on.
         threads: read and cook ahead (decoders let other threads run); user code never runs there.
-        take_in_hand: called with each key before it is worked on, so that a death can be explained.
+        take_in_hand: called with the numbers of each key before it is worked on, so that a death can be explained.
     """
 
     policy: FaultPolicy = field(default_factory=FaultPolicy)
     tally: Tally = field(default_factory=Tally)
     poisoned: frozenset[SampleKey] = frozenset()
     threads: Executor | None = None
-    take_in_hand: Callable[[SampleKey], None] = _nobody_looks
+    take_in_hand: Callable[[int, int, int, int], None] = _nobody_looks

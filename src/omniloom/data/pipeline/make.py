@@ -128,7 +128,7 @@ class MakeStream(Iterator[Item]):
             key = next(self._keys)
             if key is UNIT_END:
                 return UNIT_END, None
-            desk.take_in_hand(key)
+            desk.take_in_hand(*key)
             tally = desk.tally.leaf(key[0])
             call, sample = "loading", None
             try:
@@ -207,7 +207,7 @@ class ManyStream(MakeStream):
         """The samples of a row. The generator's own draws go on from sample to sample."""
         leaf, desk = self._make.leaves[key.dataset], self._desk
         tally = desk.tally.leaf(key.dataset)
-        desk.take_in_hand(key)
+        desk.take_in_hand(*key)
         call = "loading"
         try:
             sample = self._load(key, tally)

@@ -153,7 +153,7 @@ class PackStream(Iterator[Item]):
         if not ready:
             return
         try:
-            self._desk.take_in_hand(ready[0][0])
+            self._desk.take_in_hand(*ready[0][0])
             self._seeds.plant(ready[0][0], seeding.PACK)
             made = self._pack.pack([sample for _, sample in ready])
             if self._gives_many:
@@ -170,7 +170,7 @@ class PackStream(Iterator[Item]):
     def _postencoded(self, key: SampleKey, sample: Any) -> Any:
         if self._pack.postencode is None:
             return sample
-        self._desk.take_in_hand(key)
+        self._desk.take_in_hand(*key)
         self._seeds.plant(key, seeding.POSTENCODE)
         return self._pack.postencode(sample)
 

@@ -58,10 +58,13 @@ class Shuffle:
         parallel = RUNS_MIXED if parallel_shard_iters is None else parallel_shard_iters
         run_rows = max(1, min(DEFAULT_RUN_ROWS, max_samples_per_sequence or DEFAULT_RUN_ROWS))
         mixed = parallel * run_rows if parallel > 1 else 1
+        buffered = shuffle_buffer_size or 1
+        # A buffer of n lets a row go n or more rows astray, a block of n fewer: twice as many keep neighbours as
+        # rarely together. Integers are cheap.
         return cls(
             runs=True,
             run_rows=run_rows,
-            block_rows=max(1, shuffle_buffer_size or 1, mixed),
+            block_rows=mixed if buffered <= 1 else 2 * buffered + mixed,
             epochs_together=max(1, shuffle_over_epochs_multiplier),
             with_replacement=shuffle_over_epochs_multiplier == -1,
         )
