@@ -7,13 +7,9 @@ Everything that users need is here by name; modules are loaded when a name is fi
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-try:
-    __version__ = version("omniloom")
-except PackageNotFoundError:  # a source tree that was not installed
-    __version__ = "unknown"
+from omniloom._version import __version__
 
 _MODULES = {
     "omniloom.errors": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -33,5 +33,4 @@ def test_import_does_not_load(module: str, absent: set[str]) -> None:
 
 
 def test_version_is_that_of_the_package() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        assert omniloom.__version__ == tomllib.load(file)["project"]["version"]
+    assert omniloom.__version__ == version("omniloom")

@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import NamedTuple
 
 import click
@@ -67,7 +66,7 @@ class CommandTable(click.Group):
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        click.echo(f"omniloom {version('omniloom')}")
+        click.echo(f"omniloom {__version__}")
         ctx.exit()
 
 

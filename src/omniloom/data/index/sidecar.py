@@ -13,10 +13,10 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from omniloom._version import __version__
 from omniloom.data.index.database import DatabaseWriter
 from omniloom.data.index.duplicates import DuplicateKeys, KeyedShard, find_duplicates
 from omniloom.data.index.info import encode_info, encode_info_yaml, read_info
@@ -255,7 +255,7 @@ class SidecarBuilder:
         obstacles = energon_obstacles(totals.counts, rule=self.rule, repeated_keys=duplicates.repeated)
         return OmniloomInfo(
             index_uuid=str(uuid.uuid4()),
-            omniloom_version=version("omniloom"),
+            omniloom_version=__version__,
             key_rule=self.rule,
             readable_by_energon=not obstacles,
             energon_obstacles=obstacles,

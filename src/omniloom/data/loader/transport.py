@@ -26,6 +26,9 @@ import numpy as np
 IN_BAND_BYTES = 1_024
 """Arrays up to this size travel inside the pickle."""
 
+BY_SOCKET_BYTES = 1 << 16
+"""A pickle up to this size that has no arrays beside it goes over the connection itself."""
+
 MOST_SLABS_LENT = 32
 """Slabs of one worker that the caller may hold at once (each costs it a descriptor); beyond, batches go by value."""
 
@@ -125,7 +128,7 @@ class SlabWriter:
         """Pickle a batch and put the memory of its arrays into a slab."""
         by_value = len(self._lent) >= MOST_SLABS_LENT
         pickled, buffers = self._pickle(batch, by_value=by_value)
-        if by_value or (not buffers and len(pickled) <= _SLAB_STEP // 8):
+        if by_value or (not buffers and len(pickled) <= BY_SOCKET_BYTES):
             return Parcel(pickled, None, ())
         sources = [pickle.PickleBuffer(pickled), *buffers]
         views = [source.raw() for source in sources]

@@ -50,9 +50,11 @@ def serve(connection: Connection[object, Request], order: WorkOrder) -> None:
     """Work until the caller closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's; it closes the connection
     threading.Thread(target=_leave_with_caller, args=(connection.fileno(),), daemon=True).start()
-    gc.freeze()
     try:
-        Worker(connection, order).run()
+        worker = Worker(connection, order)
+        gc.freeze()  # what is here now stays: no collection needs to look at it again
+        gc.set_threshold(10_000)  # samples come and go by reference count; cycles are rare
+        worker.run()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the caller is gone
 

@@ -132,7 +132,12 @@ class MakeStream(Iterator[Item]):
             tally = desk.tally.leaf(key[0])
             call, sample = "loading", None
             try:
-                sample = self._load(key, tally)
+                if self._ahead is None and not desk.poisoned:  # the usual case, with a call less
+                    read_bytes, sample = _read_and_cook(leaves[key[0]], key)
+                    tally.read += 1
+                    tally.read_bytes += read_bytes
+                else:
+                    sample = self._load(key, tally)
                 if encode is not None:
                     call = "encode_sample"
                     self._make.seeds.plant(key, seeding.ENCODE)

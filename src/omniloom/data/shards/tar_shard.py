@@ -96,7 +96,11 @@ class TarShard:
         if self._table is not None:
             return self._read_by_table(row, wanted)
         file = self._file or self._open()
-        start, stop = self.byte_range(row)
+        offsets = self._offsets
+        if offsets is not None and 0 < row < self.samples:
+            start, stop = offsets[row], offsets[row + 1]  # as `byte_range`, without the call
+        else:
+            start, stop = self.byte_range(row)
         length = stop - start
         if length > self._limit or (length > _WHOLE_SPAN_BYTES and wanted is not None):
             return self._read_by_part(file, row, wanted)
