@@ -207,7 +207,7 @@ def test_lanes_have_useful_divisors_and_are_dealt_to_ranks() -> None:
     assert default_lanes(1_024, 8) % (1_024 * 8) == 0
     assert divisors(96) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96]
     assert list(rank_lanes(12, 1, 4)) == [1, 5, 9]
-    with pytest.raises(ConfigError, match="12 lanes cannot be dealt to 5 .* Use 1, 2, 3, 4, 6 or 12 ranks"):
+    with pytest.raises(ConfigError, match=r"12 lanes cannot be dealt to 5 .* Use 1, 2, 3, 4, 6 or 12 ranks"):
         rank_lanes(12, 1, 5)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import click
 
+from omniloom._version import __version__
 from omniloom.errors import OmniloomError
 
 EXIT_ERROR = 1
