@@ -284,6 +284,19 @@ def test_evaluation_covers_every_sample_once_and_pads_even_out_the_steps(rows: i
         Loader(numbers(equal_steps=True))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_evaluation_goes_on_exactly_too(workers: int) -> None:
+    plan: Any = InOrder((Leaf("a", 31), Leaf("b", 14)), 4)
+    whole = [told(batch) for batch in Loader(numbers(plan=plan))]
+    assert len(whole) == 12
+    for step in range(13) if workers == 0 else (5,):
+        with Loader(numbers(plan=plan, num_workers=workers)) as loader, Loader(numbers(plan=plan)) as restored:
+            take(loader, step)
+            restored.restore_state_rank(json.loads(json.dumps(loader.save_state_rank())))
+            assert [told(batch) for batch in restored] == whole[step:]
+            assert [told(batch) for batch in restored] == whole  # the next pass begins at the begin
+
+
 def test_fewer_samples_than_lanes_times_batch() -> None:
     for rows in (1, 2, 5):
         plan = Plan((Leaf("a", rows),), shuffle=SHUFFLE)

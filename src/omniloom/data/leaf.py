@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from omniloom.data.index.dataset import DatasetIndex
+from omniloom.data.index.dataset import DatasetIndex, open_dataset
 from omniloom.data.index.field_map import FieldOption, field_value, part_names
 from omniloom.data.kinds import CrudeSample
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS, SampleDecoder
@@ -20,27 +20,54 @@ from omniloom.errors import DatasetError, SampleError, SkipSample
 Cook = Callable[[RawSample, SampleKey, SourceInfo], Any]
 
 
-@dataclass(frozen=True)
 class TarRows:
     """The rows of a data set's split part, laid end to end, or a range of them.
 
-    Attributes:
+    It is sent to a worker as the place of the data set and opened there again: a list of a hundred
+    thousand shards is quicker to read than to unpickle.
+
+    Args:
         index: the opened data set.
+        split_config: name of the split file it was opened by.
         start: first row.
-        stop: row after the last one.
+        stop: row after the last one; ``None``: the end.
         wanted: parts to read; ``None``: all.
     """
 
-    index: DatasetIndex
-    start: int
-    stop: int
-    wanted: frozenset[str] | None = None
-    _places: list[tuple[TarShard, int, frozenset[str]]] = field(init=False, repr=False, compare=False)
-    _ends: list[int] = field(init=False, repr=False, compare=False)
+    def __init__(
+        self,
+        index: DatasetIndex,
+        *,
+        split_config: str,
+        start: int = 0,
+        stop: int | None = None,
+        wanted: frozenset[str] | None = None,
+    ) -> None:
+        self.index = index
+        self.start = start
+        self.stop = index.samples if stop is None else stop
+        self.wanted = wanted
+        self._split_config = split_config
+        self._ends = list(accumulate(entry.samples for entry in index.shards))
+        self._shards: list[TarShard | None] = [None] * len(index.shards)
 
-    def __post_init__(self) -> None:
-        shards = [
-            TarShard(
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = self.index.root, self.index.split_part, self._split_config
+        return _rows_again, (place, self._ends[-1], self.start, self.stop, self.wanted)
+
+    def __repr__(self) -> str:
+        return f"TarRows({self.index.root!r}, {self.index.split_part!r}, {self.start}:{self.stop})"
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def _shard_of(self, row: int) -> tuple[TarShard, int, frozenset[str]]:
+        """The shard of a row of the split part, the row in it, and the keys that are excluded there."""
+        number = bisect_right(self._ends, row)
+        entry = self.index.shards[number]
+        shard = self._shards[number]
+        if shard is None:
+            shard = self._shards[number] = TarShard(
                 entry.path,
                 name=entry.name,
                 samples=entry.samples,
@@ -49,25 +76,13 @@ class TarRows:
                 parts_path=entry.parts_path,
                 rule=self.index.rule,
             )
-            for entry in self.index.shards
-        ]
-        ends = list(accumulate(entry.samples for entry in self.index.shards))
-        places = [
-            (shard, end - entry.samples, entry.excluded_keys)
-            for shard, end, entry in zip(shards, ends, self.index.shards, strict=True)
-        ]
-        object.__setattr__(self, "_places", places)
-        object.__setattr__(self, "_ends", ends)
-
-    def __len__(self) -> int:
-        return self.stop - self.start
+        return shard, row - self._ends[number] + entry.samples, entry.excluded_keys
 
     def read(self, row: int) -> RawSample:
         """The parts of a row. Raises SkipSample for rows that the split excludes and for rows of junk."""
-        row += self.start
-        shard, first, excluded = self._places[bisect_right(self._ends, row)]
+        shard, shard_row, excluded = self._shard_of(row + self.start)
         try:
-            name, parts = shard.read(row - first, self.wanted)
+            name, parts = shard.read(shard_row, self.wanted)
         except SampleError as error:
             if error.reason == "ignored-row":
                 raise SkipSample("ignored-row") from None
@@ -85,12 +100,24 @@ class TarRows:
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of a row; never raises."""
-        row += self.start
-        shard, first, _ = self._places[bisect_right(self._ends, row)]
+        shard, shard_row, _ = self._shard_of(row + self.start)
         try:
-            return shard.name, shard.byte_range(row - first)
+            return shard.name, shard.byte_range(shard_row)
         except Exception:
             return shard.name, None
+
+
+def _rows_again(
+    place: tuple[str, str, str], samples: int, start: int, stop: int, wanted: frozenset[str] | None
+) -> TarRows:
+    root, split_part, split_config = place
+    index = open_dataset(root, split_part=split_part, split_config=split_config, check_files=False)
+    if index.samples != samples:
+        raise DatasetError(
+            f"{root}: split part {split_part!r} had {samples} samples when the loader was made and has "
+            f"{index.samples} now. Make the loader again."
+        )
+    return TarRows(index, split_config=split_config, start=start, stop=stop, wanted=wanted)
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ class _Opener:
         where = f"{path}/.nv-meta/{self.dataset_config}"
         config = dataset_config(path, name=self.dataset_config)
         cook = self._cook(config, where)
-        return Leaf(name, TarRows(index, 0, index.samples, cook.wanted), cook, path)
+        return Leaf(name, TarRows(index, split_config=self.split_config, wanted=cook.wanted), cook, path)
 
     def _cook(self, config: dict[str, Any], where: str) -> FieldCook | CrudeCook:
         described = describe_samples(config, where=where)

@@ -46,6 +46,8 @@ class InlineLanes:
             return self._runner.next(lane_index)
 
     def close(self) -> None:
-        """Forget the lanes."""
+        """Forget the lanes, and end the threads that decode ahead."""
         for index in self._lanes:
             self._runner.close(index)
+        if self._runner.desk.threads is not None:
+            self._runner.desk.threads.shutdown(wait=False, cancel_futures=True)

@@ -31,7 +31,9 @@ class Board:
     def create(cls) -> tuple[Board, int]:
         """A new board and the descriptor by which another process can map it."""
         descriptor = shared_memory_file(_BOARD_BYTES)
-        return cls(descriptor), descriptor
+        board = cls(descriptor)
+        board.clear()
+        return board, descriptor
 
     @property
     def take_in_hand(self) -> Callable[[int, int, int, int], None]:
