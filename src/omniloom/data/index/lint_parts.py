@@ -16,7 +16,6 @@ from omniloom.data.media.decoder import (
     NUMBER_EXTENSIONS,
     TEXT_EXTENSIONS,
     decode_number,
-    decode_text,
 )
 from omniloom.data.media.image import decode_image, image_size
 from omniloom.errors import DatasetError, SampleError
@@ -112,7 +111,7 @@ def _checker(name: str, *, decode: bool) -> Callable[[bytes, str], tuple[Any, li
     if suffix in JSON_EXTENSIONS:
         return _check_json
     if suffix in TEXT_EXTENSIONS:
-        return lambda data, _: (decode_text(data), [])
+        return lambda data, _: (_text(data), [])
     if suffix in NUMBER_EXTENSIONS:
         return lambda data, _: (decode_number(data), [])
     if suffix in PICKLE_EXTENSIONS:
@@ -148,3 +147,10 @@ def _check_image_header(data: bytes, name: str) -> tuple[Any, list[Remark]]:
     if found == expected:
         return None, []
     return None, [Remark(WARNING, "content-type", name, f"holds {found}, though its name says {expected}")]
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SampleError(f"byte {error.start} of the text is not UTF-8: {error.reason}", reason="encoding") from None

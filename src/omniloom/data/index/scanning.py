@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -196,6 +197,7 @@ def _through(executor: Executor, work: Callable[[Request], Result], requests: It
 def _begin_worker() -> None:
     """Leave Ctrl-C to the main process, and end when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(100_000)  # columns of millions of names, and no cycles among them
     parent = multiprocessing.parent_process()
     if parent is not None:
         sentinel = parent.sentinel

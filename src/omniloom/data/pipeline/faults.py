@@ -152,7 +152,7 @@ def reason_of(error: BaseException) -> str:
     """The short stable word that an error is counted by."""
     if isinstance(error, SampleError | ShardError):
         return error.reason
-    return type(error).__name__
+    return "encoding" if isinstance(error, UnicodeDecodeError) else type(error).__name__
 
 
 def _record(error: Exception, key: SampleKey, call: str, origin: Origin, reason: str) -> dict[str, Any]:

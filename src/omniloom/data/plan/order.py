@@ -18,6 +18,9 @@ from omniloom.data.plan.permute import Int64, Permutation, derive_key, hash_posi
 DEFAULT_RUN_ROWS = 64
 """Neighbours that stay together where nothing else is asked for."""
 
+RUNS_A_SECTION = 128
+"""Runs that a lane's share of an epoch holds at least: in a small leaf, neighbours matter less than mixing."""
+
 RUNS_MIXED = 16
 """Runs that a block holds at least: Energon reads from 16 slices at once (`parallel_shard_iters`)."""
 
@@ -88,8 +91,7 @@ class LeafOrder:
         self._key = derive_key("order", seed, name)
         self._dealt_rows = rows * shuffle.epochs_together
         self.deal = Deal(self._dealt_rows, lanes, self._key % lanes)
-        # A lane should see many runs an epoch even where a leaf is small: run_rows <= rows / lanes.
-        self._run_rows = max(1, min(shuffle.run_rows, rows // (lanes * RUNS_MIXED)))
+        self._run_rows = max(1, min(shuffle.run_rows, rows // (lanes * RUNS_A_SECTION)))
 
     def chunk(self, lane: int, drawn: int) -> tuple[Int64, Int64]:
         """The rows that follow after ``drawn`` rows, a chunk of at least one and at most `CHUNK_ROWS`.

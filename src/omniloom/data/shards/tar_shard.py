@@ -105,12 +105,20 @@ class TarShard:
         if length > self._limit or (length > _WHOLE_SPAN_BYTES and wanted is not None):
             return self._read_by_part(file, row, wanted)
         try:
-            span = read_at(file.descriptor, length, start, path=self.path)
-        except MemoryError:
-            raise self._too_large(row, length) from None
+            span = os.pread(file.descriptor, length, start)
+        except (OSError, MemoryError):
+            span = b""
+        if len(span) != length:  # rare enough to ask again, by the function that knows every case
+            span = self._read_again(file, row, start, stop)
         if len(span) != length:
             raise self._stale(f"sample {row} ends at byte {stop:,}, after the end of the file", start)
         return self._parse_plain(span, wanted) or self._parse_closely(span, row, start, wanted)
+
+    def _read_again(self, file: OpenFile, row: int, start: int, stop: int) -> bytes:
+        try:
+            return read_at(file.descriptor, stop - start, start, path=self.path)
+        except MemoryError:
+            raise self._too_large(row, stop - start) from None
 
     def spans(self, row: int) -> tuple[str, dict[str, Span]]:
         """Key of a sample and where the bytes of its parts lie. Raises as `read` does."""
