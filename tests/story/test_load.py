@@ -20,6 +20,7 @@ from PIL import Image
 
 import omniloom as ol
 from omniloom import WorkerConfig, get_loader, get_savable_loader, get_train_dataset, get_val_dataset
+from omniloom.data.pipeline.faults import reason_of
 
 torch = pytest.importorskip("torch")
 
@@ -338,7 +339,7 @@ def test_the_first_bad_sample_can_be_an_error_with_its_place(tmp_path: Path) -> 
 def test_handlers_are_told(tmp_path: Path) -> None:
     root, reasons = dirty(tmp_path)
     told_of: list[str] = []
-    settings = config(global_error_handler=lambda error, sample, sources: told_of.append(error.reason))
+    settings = config(global_error_handler=lambda error, sample, sources: told_of.append(reason_of(error)))
     list(get_loader(get_train_dataset(root, worker_config=settings, repeat=False)))
     assert Counter(told_of) == Counter(reasons.values())
 
