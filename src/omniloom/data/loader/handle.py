@@ -19,6 +19,8 @@ from omniloom.data.loader.messages import (
     Request,
     RetireSlab,
     WorkOrder,
+    receive,
+    send,
 )
 from omniloom.data.loader.processes import Process, StartMethod, start_worker
 from omniloom.data.loader.transport import SlabReader
@@ -60,7 +62,7 @@ class WorkerHandle:
         if isinstance(request, MakeBatch):
             self.queue.append(request)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, OSError):
-            self.connection.send(request)
+            send(self.connection, request)
 
     def return_slabs(self) -> None:
         """Tell the worker which slabs it may use again."""
@@ -75,7 +77,7 @@ class WorkerHandle:
         answers: list[Answer] = []
         while self._incoming.poll(0):
             try:
-                answer: Answer = self.connection.recv()
+                answer: Answer = receive(self.connection)
                 self._note(answer)
             except (EOFError, ConnectionResetError, OSError):
                 if answers:

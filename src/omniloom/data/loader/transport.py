@@ -118,7 +118,7 @@ class SlabWriter:
         self._free: dict[int, mmap.mmap] = {}
         self._lent: dict[int, mmap.mmap] = {}
         self._count = 0
-        self._pickler: type[_BatchPickler] | type[_PlainPickler] = _PlainPickler
+        self._by_value = False
 
     def give_back(self, slab: int) -> None:
         """The caller has no tensor over this slab any more."""
@@ -156,12 +156,13 @@ class SlabWriter:
             return False
 
         file = io.BytesIO()
+        pickler: type[pickle.Pickler] = _PlainPickler if "torch" in sys.modules else pickle.Pickler
         try:
-            self._pickler(file, protocol=5, buffer_callback=keep_in_band).dump(batch)
+            (_BatchPickler if self._by_value else pickler)(file, protocol=5, buffer_callback=keep_in_band).dump(batch)
         except (pickle.PicklingError, AttributeError, TypeError):
-            if self._pickler is _BatchPickler:
+            if self._by_value:
                 raise
-            self._pickler = _BatchPickler
+            self._by_value = True
             return self._pickle(batch, by_value=by_value)
         return file.getvalue(), buffers
 

@@ -27,6 +27,8 @@ from omniloom.data.loader.messages import (
     RetireSlab,
     StateChange,
     WorkOrder,
+    receive,
+    send,
 )
 from omniloom.data.loader.runner import LaneRunner
 from omniloom.data.loader.transport import SlabWriter
@@ -41,7 +43,7 @@ def main(descriptor: int) -> None:
     try:
         order: WorkOrder = pickle.loads(connection.recv_bytes())
     except Exception as error:
-        connection.send(_failure(-1, -1, error))
+        send(connection, _failure(-1, -1, error))
         return
     serve(connection, order)
 
@@ -68,10 +70,10 @@ class Worker:
         self._incoming.register(connection.fileno(), select.POLLIN)
         self._requests: deque[MakeBatch] = deque()
         self._sent: dict[int, State] = {}
-        self._slabs = SlabWriter(self._announce_slab, lambda slab: connection.send(RetireSlab(slab)))
+        self._slabs = SlabWriter(self._announce_slab, lambda slab: send(connection, RetireSlab(slab)))
         self._board, board_descriptor = Board.create()
         stack = StackFile.register()
-        connection.send(Ready(os.getpid()))
+        send(connection, Ready(os.getpid()))
         reduction.send_handle(connection, board_descriptor, None)
         reduction.send_handle(connection, stack.descriptor, None)
         os.close(board_descriptor)
@@ -87,7 +89,7 @@ class Worker:
         """Answer requests, in the order in which they come."""
         while True:
             while not self._requests or self._incoming.poll(0):
-                self._listen(self._connection.recv())
+                self._listen(receive(self._connection))
             self._make(self._requests.popleft())
 
     def _listen(self, request: Request) -> None:
@@ -111,19 +113,19 @@ class Worker:
                 self._sent.pop(index, None)
             produced = self._runner.next(index)
             while self._incoming.poll(0):  # slabs that came back meanwhile can be used at once
-                self._listen(self._connection.recv())
+                self._listen(receive(self._connection))
             parcel = None if produced.ended else self._slabs.pack(produced.batch)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
-            self._connection.send(_failure(request.generation, index, error))
+            send(self._connection, _failure(request.generation, index, error))
             return
         change = StateChange.between(self._sent.get(index), produced.state)
         self._sent[index] = produced.state
-        self._connection.send(Made(request.generation, index, parcel, change, produced.tally, produced.remade))
+        send(self._connection, Made(request.generation, index, parcel, change, produced.tally, produced.remade))
 
     def _announce_slab(self, slab: int, size_bytes: int, descriptor: int) -> None:
-        self._connection.send(NewSlab(slab, size_bytes))
+        send(self._connection, NewSlab(slab, size_bytes))
         reduction.send_handle(self._connection, descriptor, None)
 
 
