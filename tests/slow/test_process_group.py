@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 PREAMBLE = """
-import json, sys
+import json, os, sys
 from itertools import islice
 import torch, torch.distributed as dist
 from omniloom.data.loader.loader import Loader
@@ -39,7 +39,8 @@ def run_ranks(world: int, body: str, folder: Path) -> list[Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    code = PREAMBLE + body + "\ndist.destroy_process_group()\n"
+    # Gloo's threads can outlive the group and abort the interpreter while it ends; what a rank had to say is said.
+    code = PREAMBLE + body + "\ndist.barrier(); sys.stdout.flush(); dist.destroy_process_group(); os._exit(0)\n"
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(rank), str(world), str(port), str(folder)],
