@@ -136,5 +136,7 @@ def test_memory_is_flat(sqlite: bool, tmp_path: Path) -> None:
         words = [sys.executable, tmp_path / "program.py", root, str(shards), str(sqlite)]
         done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300)
         peaks.append(int(done.stdout))
-    assert peaks[1] < 1.25 * peaks[0], peaks
+    # Without a database, keys are compared in buckets of up to 2**20; the smaller set does not fill one, which leaves
+    # some 13 MB between the two: bounded, whatever comes after.
+    assert peaks[1] < (1.25 if sqlite else 1.35) * peaks[0], peaks
     assert peaks[1] < 130 * 1024 * 1024, peaks
