@@ -237,6 +237,11 @@ def test_packing_through_the_task_encoder_is_exact(texts: Path) -> None:
     assert all(len(text.replace("|", "")) <= 40 for batch, _ in whole for text in batch)
 
 
+def test_packing_without_saying_how_is_refused_at_once(texts: Path) -> None:
+    with pytest.raises(ol.ConfigError, match="DefaultTaskEncoder has no select_samples_to_pack and no pack_selected"):
+        get_train_dataset(texts, worker_config=config(), packing_buffer_size=10)
+
+
 def test_packing_goes_on_with_another_number_of_workers_and_so_of_default_lanes(
     texts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -320,6 +320,12 @@ class _Recipe:
         make = Make(plan, tuple(leaves), encode=encode, seed=self.config.seed_offset, ahead=_rows_ahead(leaves))
         postencode = encoder.postencode_sample if encoder.overrides("postencode_sample") else None
         if self.window is not None:
+            missing = [n for n in ("select_samples_to_pack", "pack_selected_samples") if not encoder.overrides(n)]
+            if missing:
+                raise ConfigError(
+                    f"packing_buffer_size needs a task encoder that says how to pack: {type(encoder).__name__} has no "
+                    f"{' and no '.join(missing)}"
+                )
             return Pack(
                 make,
                 window_samples=self.window,
