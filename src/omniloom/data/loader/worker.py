@@ -41,7 +41,7 @@ def main(descriptor: int) -> None:
     """Entry point of a fresh interpreter: the work order comes first over the connection."""
     connection: Connection[object, Request] = Connection(descriptor)
     try:
-        order: WorkOrder = pickle.loads(connection.recv_bytes())
+        order: WorkOrder = receive(connection)
     except Exception as error:
         send(connection, _failure(-1, -1, error))
         return
