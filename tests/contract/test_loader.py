@@ -365,6 +365,24 @@ def test_a_hanging_worker_is_reported_with_its_stack_and_ended_on_request(
     assert "SIGKILL" in caplog.text
 
 
+def test_without_workers_a_hang_is_reported_with_its_stack_and_interrupted_on_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = threading.active_count()
+    victim = whole_job(10)[6][0][2]
+    dataset = numbers(encode=Deadly(victim, "hang", str(tmp_path / "done")), num_workers=0)
+    with Loader(dataset, watchdog_timeout_seconds=0.4, fail_on_timeout=True) as loader:
+        assert take(loader, 6) == whole_job(6)
+        with pytest.raises(WorkerError, match=rf"row {victim[1:]}, epoch 0 took more than 0.4 seconds"):
+            take(loader, 1)
+        assert take(loader, 10) == whole_job(16)[6:]  # the sample did not hang again, and nothing was lost
+    assert f"row {victim[1:]}, epoch 0 for more than 0.4 seconds" in caplog.text
+    assert "numbers_leaf.py" in caplog.text  # the stack shows where it hangs
+    assert caplog.text.count("has been at") == 1
+    time.sleep(0.3)
+    assert threading.active_count() == before  # its thread has gone with the loader
+
+
 def test_what_user_code_raises_comes_to_the_caller_with_the_workers_trace(tmp_path: Path) -> None:
     with (
         deaths("boom", tmp_path, once=False, faults=FaultPolicy("raise")) as loader,

@@ -9,22 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.index.dataset import dataset_config, open_dataset
-from omniloom.data.index.dataset_yaml import describe_samples
-from omniloom.data.kinds import SAMPLE_CLASSES
-from omniloom.data.leaf import CrudeCook, FieldCook, Leaf, TarRows
+from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
-from omniloom.data.loader.dataset import Dataset, Pipeline
-from omniloom.data.loader.finish import finisher
+from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
-from omniloom.data.pipeline import seeding
-from omniloom.data.pipeline.batch import Batch, Call, Map
 from omniloom.data.pipeline.make import Make
-from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
+from omniloom.data.recipe import Recipe, has_user_code, lane_window
+from omniloom.data.source import LeafOpener
 from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
 from omniloom.errors import ConfigError
 
@@ -103,8 +98,8 @@ def get_train_dataset(
     blender = path if isinstance(path, Blender) else None
     if blender is not None and not repeat:
         raise ConfigError("repeat=False does not go with weights: a blend by weight has no end of its own")
-    opener = _Opener(encoder, split_part, split_config, dataset_config, subflavors)
-    leaves, weights = opener.leaves(blender.parts if blender is not None else [(path, 1.0)])  # type: ignore[list-item]
+    opener = _opener(encoder, split_part, split_config, dataset_config, subflavors)
+    leaves, weights = _open_leaves(opener, blender.parts if blender is not None else [(path, 1.0)])  # type: ignore[list-item]
     shuffle = Shuffle.from_energon(
         shuffle_buffer_size=shuffle_buffer_size,
         max_samples_per_sequence=max_samples_per_sequence,
@@ -118,7 +113,7 @@ def get_train_dataset(
         shuffle=shuffle,
         seed=config.seed_offset,
     )
-    recipe = _Recipe(encoder, config, batch_size, batch_drop_last, _lane_window(packing_buffer_size, config))
+    recipe = Recipe(encoder, config, batch_size, batch_drop_last, lane_window(packing_buffer_size, config))
     return recipe.dataset(plan, leaves, virtual_epoch_length=virtual_epoch_length, equal_steps=equal_steps)
 
 
@@ -155,15 +150,15 @@ def get_val_dataset(
     """
     config = worker_config or WorkerConfig()
     encoder = task_encoder or DefaultTaskEncoder()
-    opener = _Opener(encoder, split_part, split_config, dataset_config, subflavors)
-    leaves, _ = opener.leaves([(path, 1.0)])
+    opener = _opener(encoder, split_part, split_config, dataset_config, subflavors)
+    leaves, _ = _open_leaves(opener, [(path, 1.0)])
     unit_rows = packing_buffer_size or batch_size or 1
     plan = InOrder(
         tuple(PlanLeaf(leaf.name, len(leaf.rows)) for leaf in leaves),
         unit_rows,
         units=limit * config.ranks if limit else None,
     )
-    recipe = _Recipe(encoder, config, batch_size, batch_drop_last, packing_buffer_size)
+    recipe = Recipe(encoder, config, batch_size, batch_drop_last, packing_buffer_size)
     return recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=equal_steps)
 
 
@@ -197,57 +192,35 @@ def get_loader(dataset: Dataset, **settings: Any) -> Loader:
     return get_savable_loader(dataset, **settings)
 
 
-@dataclass(frozen=True)
-class _Opener:
-    encoder: TaskEncoder[Any, Any, Any, Any]
-    split_part: str
-    split_config: str
-    dataset_config: str
-    subflavors: dict[str, Any] | None
+def _opener(
+    encoder: TaskEncoder[Any, Any, Any, Any],
+    split_part: str,
+    split_config: str,
+    dataset_config: str,
+    subflavors: dict[str, Any] | None,
+) -> LeafOpener:
+    decoder = encoder.decoder
+    if decoder is not None and not has_user_code(encoder):
+        decoder = replace(decoder, late=True)  # then only the caller's process needs torch
+    return LeafOpener(decoder, split_part, split_config, dataset_config, subflavors)
 
-    def leaves(self, parts: Sequence[tuple[PathLike, float]]) -> tuple[list[Leaf], dict[str, float]]:
-        """The leaves of some paths, opened where their weight is not 0, and the weights of all by name.
 
-        A path that comes twice is one leaf with the sum of its weights.
-        """
-        weights: dict[str, float] = {}
-        for path, weight in parts:
-            resolved = str(Path(path).resolve())
-            if resolved in weights:
-                logger.warning("%s comes twice in the mix; it is one data set with the sum of its weights", resolved)
-            weights[resolved] = weights.get(resolved, 0.0) + weight
-        names = _stable_names(list(weights))
-        opened = [self._leaf(path, name) for path, name in zip(weights, names, strict=True) if weights[path]]
-        if not opened:
-            raise ConfigError(f"no sample can be drawn: all weights are 0 ({', '.join(weights)})")
-        return opened, dict(zip(names, weights.values(), strict=True))
+def _open_leaves(opener: LeafOpener, parts: Sequence[tuple[PathLike, float]]) -> tuple[list[Leaf], dict[str, float]]:
+    """The leaves of some paths, opened where their weight is not 0, and the weights of all by name.
 
-    def _leaf(self, path: str, name: str) -> Leaf:
-        index = open_dataset(path, split_part=self.split_part, split_config=self.split_config)
-        where = f"{path}/.nv-meta/{self.dataset_config}"
-        config = dataset_config(path, name=self.dataset_config)
-        cook = self._cook(config, where)
-        return Leaf(name, TarRows(index, split_config=self.split_config, wanted=cook.wanted), cook, path)
-
-    def _cook(self, config: dict[str, Any], where: str) -> FieldCook | CrudeCook:
-        described = describe_samples(config, where=where)
-        subflavors = {**(config.get("subflavors") or {}), **(self.subflavors or {})} or None
-        decoder = self.encoder.decoder
-        if decoder is not None and not _has_user_code(self.encoder):
-            decoder = replace(decoder, late=True)  # then only the caller's process needs torch
-        if described.crude:
-            return CrudeCook(decoder, subflavors)
-        if described.type_name not in SAMPLE_CLASSES:
-            raise ConfigError(
-                f"{where}: sample type {described.module}.{described.type_name} is not one of omniloom's: "
-                f"{', '.join(SAMPLE_CLASSES)}, CrudeWebdataset"
-            )
-        if described.fields is None:
-            raise ConfigError(
-                f"{where}: no field_map; `sample_loader` runs code of the data set, which is not done here.\n"
-                "  Write a field_map, or declare the data set crude and make the samples in encode_sample."
-            )
-        return FieldCook(SAMPLE_CLASSES[described.type_name], described.fields, decoder, subflavors)
+    A path that comes twice is one leaf with the sum of its weights.
+    """
+    weights: dict[str, float] = {}
+    for path, weight in parts:
+        resolved = str(Path(path).resolve())
+        if resolved in weights:
+            logger.warning("%s comes twice in the mix; it is one data set with the sum of its weights", resolved)
+        weights[resolved] = weights.get(resolved, 0.0) + weight
+    names = _stable_names(list(weights))
+    opened = [opener.open(path, name) for path, name in zip(weights, names, strict=True) if weights[path]]
+    if not opened:
+        raise ConfigError(f"no sample can be drawn: all weights are 0 ({', '.join(weights)})")
+    return opened, dict(zip(names, weights.values(), strict=True))
 
 
 def _stable_names(paths: list[str]) -> list[str]:
@@ -260,93 +233,6 @@ def _stable_names(paths: list[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return paths
-
-
-def _has_user_code(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:
-    names = ("encode_sample", "postencode_sample", "batch", "encode_batch", "select_samples_to_pack")
-    return any(encoder.overrides(name) for name in (*names, "pack_selected_samples"))
-
-
-def _lane_window(packing_buffer_size: int | None, config: WorkerConfig) -> int | None:
-    """A lane's share of the rank's packing buffer."""
-    if packing_buffer_size is None:
-        return None
-    return max(1, packing_buffer_size * config.ranks // config.run_lanes)
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """How a pipeline is put together."""
-
-    encoder: TaskEncoder[Any, Any, Any, Any]
-    config: WorkerConfig
-    batch_size: int | None
-    drop_last: bool
-    window: int | None
-
-    def dataset(
-        self, plan: Plan | InOrder, leaves: list[Leaf], *, virtual_epoch_length: int, equal_steps: bool
-    ) -> Dataset:
-        user_code = _has_user_code(self.encoder)
-        late = self.encoder.decoder is not None and not user_code
-        return Dataset(
-            self._pipeline(plan, leaves),
-            plan,
-            self.config,
-            self.batch_size,
-            virtual_epoch_length=virtual_epoch_length,
-            equal_steps=equal_steps,
-            finish=finisher(late=late, pin=bool(self.config.pin_memory)),
-            user_code=user_code,
-            paths=tuple(leaf.path for leaf in leaves),
-        )
-
-    def _pipeline(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Pipeline:
-        stage = self._samples(plan, leaves)
-        if self.batch_size is None:
-            return stage
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size={self.batch_size} found; at least 1, or None for single samples, expected")
-        encoder = self.encoder
-        calls: list[Call] = [("batch", seeding.BATCH if encoder.overrides("batch") else 0, encoder.batch)]
-        if _steps(encoder)[1]:
-            number = seeding.ENCODE_BATCH if encoder.overrides("encode_batch") else 0
-            calls.append(("encode_batch", number, encoder.encode_batch))
-        return Batch(stage, self.batch_size, tuple(calls), drop_last=self.drop_last)
-
-    def _samples(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Make | Map | Pack:
-        encoder = self.encoder
-        encode = encoder.encode_sample if _steps(encoder)[0] else None
-        make = Make(plan, tuple(leaves), encode=encode, seed=self.config.seed_offset, ahead=_rows_ahead(leaves))
-        postencode = encoder.postencode_sample if encoder.overrides("postencode_sample") else None
-        if self.window is not None:
-            missing = [n for n in ("select_samples_to_pack", "pack_selected_samples") if not encoder.overrides(n)]
-            if missing:
-                raise ConfigError(
-                    f"packing_buffer_size needs a task encoder that says how to pack: {type(encoder).__name__} has no "
-                    f"{' and no '.join(missing)}"
-                )
-            return Pack(
-                make,
-                window_samples=self.window,
-                select=encoder.select_samples_to_pack,
-                pack=encoder.pack_selected_samples,
-                postencode=postencode,
-            )
-        return make if postencode is None else Map(make, ("postencode_sample", seeding.POSTENCODE, postencode))
-
-
-def _rows_ahead(leaves: list[Leaf]) -> int:
-    """Rows to decode ahead: a few where images are decoded, none where a thread costs more than it saves."""
-    return 4 if any(leaf.decodes_images() for leaf in leaves) else 0
-
-
-def _steps(encoder: TaskEncoder[Any, Any, Any, Any]) -> tuple[bool, bool]:
-    """Whether there is something to do in encode_sample and in encode_batch."""
-    encodes, converts = encoder.overrides("encode_sample"), encoder.overrides("encode_batch")
-    if isinstance(encoder, DefaultTaskEncoder):
-        encodes, converts = encodes or encoder.converts[0], converts or encoder.converts[1]
-    return encodes, converts
 
 
 def _leaves_of(dataset: Dataset) -> list[Leaf]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from omniloom.data.loader.runner import LaneRunner, Produced
+from omniloom.data.loader.watch import OwnWatch
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.seeding import caller_random_state
 from omniloom.data.pipeline.stream import Stage, State
@@ -20,11 +21,22 @@ class InlineLanes:
         policy: what becomes of samples that cannot be used.
         threads: threads that read and decode ahead.
         keep_random_state: put the caller's random numbers back after each batch (user code is seeded by sample).
+        watch: reports a sample that takes too long.
     """
 
-    def __init__(self, pipeline: Stage, policy: FaultPolicy, *, threads: int, keep_random_state: bool) -> None:
-        self._runner = LaneRunner(pipeline, policy, threads=threads)
+    def __init__(
+        self,
+        pipeline: Stage,
+        policy: FaultPolicy,
+        *,
+        threads: int,
+        keep_random_state: bool,
+        watch: OwnWatch | None = None,
+    ) -> None:
+        take_in_hand = watch.board.take_in_hand if watch is not None else None
+        self._runner = LaneRunner(pipeline, policy, threads=threads, take_in_hand=take_in_hand)
         self._keep_random_state = keep_random_state
+        self._watch = watch
         self._lanes: dict[int, Lane] = {}
         self._states: Mapping[int, State] = {}
         self.deaths: list[str] = []
@@ -40,13 +52,16 @@ class InlineLanes:
 
     def fetch(self, lane_index: int) -> Produced:
         """The next batch of a lane."""
-        with caller_random_state() if self._keep_random_state else nullcontext():
+        watching = self._watch.watching() if self._watch is not None else nullcontext()
+        with watching, caller_random_state() if self._keep_random_state else nullcontext():
             if not self._runner.is_open(lane_index):
                 self._runner.open(self._lanes[lane_index], self._states.get(lane_index))
             return self._runner.next(lane_index)
 
     def close(self) -> None:
         """Forget the lanes, and end the threads that decode ahead."""
+        if self._watch is not None:
+            self._watch.close()
         for index in self._lanes:
             self._runner.close(index)
         if self._runner.desk.threads is not None:

@@ -16,6 +16,7 @@ from omniloom.data.loader.pool import PoolSettings, WorkerPool
 from omniloom.data.loader.runner import Produced
 from omniloom.data.loader.state import LaneState, RankState, check_fits, deal, put_together, read_states
 from omniloom.data.loader.stats import LoaderStats
+from omniloom.data.loader.watch import OwnWatch
 from omniloom.data.pipeline.batch import make_of
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
@@ -36,9 +37,11 @@ class Loader:
         dataset: what to load.
         num_workers: worker processes; ``None``: as the data set's `WorkerConfig` says.
         prefetch_factor: batches that each worker is asked for ahead; ``None``: likewise.
-        watchdog_timeout_seconds: a worker that is at one sample for longer is reported with its stack.
+        watchdog_timeout_seconds: a worker (without workers: this process) that is at one sample for longer is
+            reported with its stack; ``None``: never.
         watchdog_initial_timeout_seconds: the same until a worker has started.
-        fail_on_timeout: end a worker that hangs; it is dealt with as one that died.
+        fail_on_timeout: end a worker that hangs; it is dealt with as one that died. Without workers the sample is
+            interrupted, and `WorkerError` raised.
     """
 
     def __init__(
@@ -146,7 +149,9 @@ class Loader:
         threads = config.threads(self.num_workers) if make_of(pipeline).ahead else 0
         if self.num_workers == 0:
             keep = self.dataset.user_code
-            return InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep)
+            limit, fail = self._settings.watchdog_seconds, self._settings.fail_on_timeout
+            watch = OwnWatch(limit, fail=fail) if limit is not None else None
+            return InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep, watch=watch)
         order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start)
         return WorkerPool(order, self._settings)
 

@@ -21,7 +21,7 @@ from omniloom.data.loader.messages import Answer, DropLane, Failed, Made, MakeBa
 from omniloom.data.loader.processes import StartMethod
 from omniloom.data.loader.runner import Produced
 from omniloom.data.loader.transport import Parcel
-from omniloom.data.loader.watch import exit_cause
+from omniloom.data.loader.watch import exit_cause, spoken
 from omniloom.data.pipeline.stream import State
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import SampleKey
@@ -242,7 +242,7 @@ class WorkerPool:
         worker.reported_hang = True
         logger.warning(
             "worker %d (pid %d) has been at %s for more than %g seconds. Its stacks:\n%s",
-            worker.number, worker.pid, self._spoken(worker.key_in_hand()), limit, worker.stacks(),
+            worker.number, worker.pid, spoken(worker.key_in_hand()), limit, worker.stacks(),
         )  # fmt: skip
         if settings.fail_on_timeout:
             worker.kill()
@@ -252,7 +252,7 @@ class WorkerPool:
         key = worker.key_in_hand()
         code, for_memory = worker.exit_code(patience_seconds=5.0)
         story = f"worker {worker.number} (pid {worker.pid}) {exit_cause(code, killed_for_memory=for_memory)}"
-        story += f" with {self._spoken(key)} in hand"
+        story += f" with {spoken(key)} in hand"
         self._deaths_in_a_row += 1
         if self._settings.on_worker_death == "raise":
             raise WorkerError(f"{story}.\n  Set on_worker_death='restart' to go on without it.")
@@ -281,9 +281,6 @@ class WorkerPool:
                 track.pending = 0
         self._turns = [(track.asked, index) for index, track in self._tracks.items() if not track.ended]
         heapq.heapify(self._turns)
-
-    def _spoken(self, key: SampleKey | None) -> str:
-        return "no sample" if key is None else f"data set {key.dataset}, row {key.row}, epoch {key.epoch}"
 
 
 def _discard(parcel: Parcel | None, worker: WorkerHandle) -> None:

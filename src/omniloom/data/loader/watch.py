@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import mmap
 import os
 import signal
 import struct
+import sys
+import threading
 import time
-from collections.abc import Callable
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from omniloom.data.loader.transport import shared_memory_file
 from omniloom.data.sample import SampleKey
+from omniloom.errors import WorkerError
+
+logger = logging.getLogger("omniloom")
 
 _LAYOUT = struct.Struct("<qqqq")  # data set, epoch, row, part
 _STACK_BYTES = 1 << 16
@@ -26,6 +35,13 @@ class Board:
 
     def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, _BOARD_BYTES)
+
+    @classmethod
+    def private(cls) -> Board:
+        """A new board for the threads of this process."""
+        board = cls(-1)
+        board.clear()
+        return board
 
     @classmethod
     def create(cls) -> tuple[Board, int]:
@@ -108,3 +124,94 @@ def exit_cause(exit_code: int, *, killed_for_memory: bool) -> str:
     if killed_for_memory and exit_code == -signal.SIGKILL:
         return f"was killed by {name} (the kernel ran out of memory)"
     return f"was killed by {name}"
+
+
+def spoken(key: SampleKey | None) -> str:
+    """A key in words."""
+    return "no sample" if key is None else f"data set {key.dataset}, row {key.row}, epoch {key.epoch}"
+
+
+class OwnWatch:
+    """A thread that looks whether its own process is at one sample for too long while it makes a batch.
+
+    It cannot look while native code holds the interpreter lock; workers are watched from outside, without that gap.
+
+    Args:
+        limit_seconds: a sample that takes longer is reported, with the stacks of all threads.
+        fail: interrupt it as well, if the main thread is at it; then `WorkerError` is raised there.
+    """
+
+    def __init__(self, limit_seconds: float, *, fail: bool) -> None:
+        self.board = Board.private()
+        self._limit_seconds = limit_seconds
+        self._fail = fail
+        self._turn = 0
+        self._at_work: int | None = None  # ident of the thread that makes a batch
+        self._interrupted = False
+        end = threading.Event()
+        self._finalizer = weakref.finalize(self, end.set)
+        arguments = (weakref.ref(self), end, min(1.0, limit_seconds / 4))
+        threading.Thread(target=_look_now_and_then, args=arguments, name="omniloom-watch", daemon=True).start()
+        self._seen: tuple[int, SampleKey | None] | None = None
+        self._seen_seconds = 0.0
+        self._reported = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what is done inside. Raises WorkerError where it took too long and was to fail."""
+        self._turn += 1
+        self._at_work = threading.get_ident()
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self._interrupted:
+                raise
+            self._interrupted = False
+            raise WorkerError(
+                f"{spoken(self.board.read())} took more than {self._limit_seconds:g} seconds. Look at the stacks in "
+                "the log; give more time with watchdog_timeout_seconds, or drop fail_on_timeout."
+            ) from None
+        finally:
+            self._at_work = None
+            self.board.clear()
+
+    def look(self) -> None:
+        """Report what has not moved since the limit."""
+        worker = self._at_work
+        sight = (self._turn, self.board.read())
+        if worker is None or sight != self._seen:
+            self._seen, self._seen_seconds, self._reported = sight, time.monotonic(), False
+            return
+        if self._reported or time.monotonic() - self._seen_seconds < self._limit_seconds:
+            return
+        self._reported = True
+        logger.warning(
+            "this process has been at %s for more than %g seconds. Its stacks:\n%s",
+            spoken(sight[1]), self._limit_seconds, _stacks(),
+        )  # fmt: skip
+        if self._fail and worker == threading.main_thread().ident and self._at_work is not None:
+            self._interrupted = True
+            signal.pthread_kill(worker, signal.SIGINT)  # unlike an exception set from here, it ends a sleep or a read
+
+    def close(self) -> None:
+        """End the thread."""
+        self._finalizer()
+
+
+def _look_now_and_then(watch: weakref.ref[OwnWatch], end: threading.Event, period_seconds: float) -> None:
+    while not end.wait(period_seconds):
+        watched = watch()
+        if watched is None:
+            return
+        watched.look()
+        del watched
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    own = threading.get_ident()
+    return "\n".join(
+        f"Thread {names.get(ident, ident)}:\n" + "".join(traceback.format_stack(frame))
+        for ident, frame in sys._current_frames().items()
+        if ident != own
+    )
