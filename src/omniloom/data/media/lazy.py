@@ -1,0 +1,85 @@
+"""Values that are made when they are first used: a media part is decoded when somebody looks at it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+_NOTHING: Any = object()
+
+
+class Lazy(Generic[T]):
+    """A part of a sample that is decoded once, when it is first asked for.
+
+    The bytes are kept until then, and given up afterwards. A fault shows at the first `get`, and again at each
+    later one. Pickled before its first use it takes the bytes along, afterwards the value.
+
+    Args:
+        data: bytes of the part.
+        decode: makes the value of them; has to be picklable for a `Lazy` that is sent to another process.
+        name: name of the part, such as ``jpg``; for messages.
+    """
+
+    __slots__ = ("_data", "_decode", "_lock", "_value", "name")
+
+    def __init__(self, data: bytes, decode: Callable[[bytes], T], *, name: str = "") -> None:
+        self.name = name
+        self._data: bytes | None = data
+        self._decode = decode
+        self._value: T = _NOTHING
+        self._lock = threading.Lock()
+
+    @property
+    def data(self) -> bytes | None:
+        """The undecoded bytes, for those who need only a header; ``None`` once they have been decoded."""
+        return self._data
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether the value has been made."""
+        return self._value is not _NOTHING
+
+    def get(self, sample: Any = None) -> T:
+        """The value. Raises what decoding raises."""
+        if self._value is _NOTHING:
+            with self._lock:
+                if self._value is _NOTHING and self._data is not None:
+                    self._value = self._decode(self._data)
+                    self._data = None
+        return self._value
+
+    def size(self) -> tuple[int, int]:
+        """(width, height) in pixels of an image, from its header alone. Raises SampleError if it is none.
+
+        After decoding it is that of the value: an array or tensor of 8-bit pixels, or an image of Pillow.
+        """
+        from omniloom.data.media.probe import image_size  # noqa: PLC0415 - Pillow is not imported for texts
+
+        if self._data is not None:
+            return image_size(self._data)
+        value: Any = self._value
+        if hasattr(value, "mode"):
+            return int(value.width), int(value.height)
+        height, width = value.shape[:2] if value.ndim == 2 or value.shape[-1] in (3, 4) else value.shape[-2:]
+        return int(width), int(height)
+
+    def __repr__(self) -> str:
+        state = "decoded" if self.is_decoded else f"{len(self._data or b'')} bytes"
+        return f"Lazy({self.name!r}, {state})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._data, self._decode, self.name, self._value if self.is_decoded else None)
+
+
+def _again(data: bytes | None, decode: Callable[[bytes], T], name: str, value: T) -> Lazy[T]:
+    lazy = Lazy(data or b"", decode, name=name)
+    if data is None:
+        lazy._data, lazy._value = None, value
+    return lazy
+
+
+def resolve(value: Any) -> Any:
+    """The value itself, or what a `Lazy` stands for."""
+    return value.get() if isinstance(value, Lazy) else value
