@@ -1,123 +1,34 @@
-"""A leaf at work: a prepared data set whose rows are read from shards and made samples."""
+"""A leaf at work: a source whose rows are read and made samples."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
-from omniloom.data.index.dataset import DatasetIndex, open_dataset
 from omniloom.data.index.field_map import FieldOption, field_value, part_names
 from omniloom.data.kinds import CrudeSample
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS, SampleDecoder
 from omniloom.data.pipeline.faults import Origin
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
-from omniloom.data.shards.tar_shard import TarShard
-from omniloom.errors import DatasetError, SampleError, SkipSample
-
-Cook = Callable[[RawSample, SampleKey, SourceInfo], Any]
-
-
-class TarRows:
-    """The rows of a data set's split part, laid end to end, or a range of them.
-
-    It is sent to a worker as the place of the data set and opened there again: a list of a hundred
-    thousand shards is quicker to read than to unpickle.
-
-    Args:
-        index: the opened data set.
-        split_config: name of the split file it was opened by.
-        start: first row.
-        stop: row after the last one; ``None``: the end.
-        wanted: parts to read; ``None``: all.
-    """
-
-    def __init__(
-        self,
-        index: DatasetIndex,
-        *,
-        split_config: str,
-        start: int = 0,
-        stop: int | None = None,
-        wanted: frozenset[str] | None = None,
-    ) -> None:
-        self.index = index
-        self.start = start
-        self.stop = index.samples if stop is None else stop
-        self.wanted = wanted
-        self._split_config = split_config
-        self._ends = list(accumulate(entry.samples for entry in index.shards))
-        self._shards: list[TarShard | None] = [None] * len(index.shards)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        place = self.index.root, self.index.split_part, self._split_config
-        return _rows_again, (place, self._ends[-1], self.start, self.stop, self.wanted)
-
-    def __repr__(self) -> str:
-        return f"TarRows({self.index.root!r}, {self.index.split_part!r}, {self.start}:{self.stop})"
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def _shard_of(self, row: int) -> tuple[TarShard, int, frozenset[str]]:
-        """The shard of a row of the split part, the row in it, and the keys that are excluded there."""
-        number = bisect_right(self._ends, row)
-        entry = self.index.shards[number]
-        shard = self._shards[number]
-        if shard is None:
-            shard = self._shards[number] = TarShard(
-                entry.path,
-                name=entry.name,
-                samples=entry.samples,
-                size_bytes=entry.size_bytes,
-                fingerprint=entry.fingerprint,
-                parts_path=entry.parts_path,
-                rule=self.index.rule,
-            )
-        return shard, row - self._ends[number] + entry.samples, entry.excluded_keys
-
-    def read(self, row: int) -> RawSample:
-        """The parts of a row. Raises SkipSample for rows that the split excludes and for rows of junk."""
-        shard, shard_row, excluded = self._shard_of(row + self.start)
-        try:
-            name, parts = shard.read(shard_row, self.wanted)
-        except SampleError as error:
-            if error.reason == "ignored-row":
-                raise SkipSample("ignored-row") from None
-            raise
-        if excluded and name in excluded:
-            raise SkipSample("excluded")
-        return RawSample(name, shard.name, parts)
-
-    def parts_of_first_row(self) -> frozenset[str]:
-        """Names of the parts of the first row; nothing where it cannot be read."""
-        try:
-            return frozenset(self.read(0).parts)
-        except (DatasetError, SkipSample, OSError):
-            return frozenset()
-
-    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
-        """Shard and byte range of a row; never raises."""
-        shard, shard_row, _ = self._shard_of(row + self.start)
-        try:
-            return shard.name, shard.byte_range(shard_row)
-        except Exception:
-            return shard.name, None
+from omniloom.data.shards.rows import Rows
+from omniloom.data.side.store import SideStore
+from omniloom.errors import SampleError
 
 
-def _rows_again(
-    place: tuple[str, str, str], samples: int, start: int, stop: int, wanted: frozenset[str] | None
-) -> TarRows:
-    root, split_part, split_config = place
-    index = open_dataset(root, split_part=split_part, split_config=split_config, check_files=False)
-    if index.samples != samples:
-        raise DatasetError(
-            f"{root}: split part {split_part!r} had {samples} samples when the loader was made and has "
-            f"{index.samples} now. Make the loader again."
-        )
-    return TarRows(index, split_config=split_config, start=start, stop=stop, wanted=wanted)
+class RowCook(Protocol):
+    """Makes a sample of what was read of a row."""
+
+    @property
+    def wanted(self) -> frozenset[str] | None:
+        """The parts that are read; ``None``: all."""
+
+    @property
+    def decoder(self) -> SampleDecoder | None:
+        """Decodes parts; ``None``: they stay bytes."""
+
+    def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
+        """The sample. Raises SampleError where it cannot be made."""
 
 
 @dataclass(frozen=True)
@@ -210,14 +121,18 @@ class Leaf:
     Attributes:
         name: stable name in the mix.
         rows: where its rows are read.
-        cook: makes a sample of what was read.
+        cook_row: makes a sample of what was read.
         path: where the data set lies.
+        aux: stores beside the data set, by the names that cookers know them by.
+        primary: the data set itself as a store, or the one that the mix names so.
     """
 
     name: str
-    rows: TarRows
-    cook_row: FieldCook | CrudeCook
+    rows: Rows
+    cook_row: RowCook
     path: str
+    aux: Mapping[str, SideStore] = field(default_factory=dict)
+    primary: SideStore | None = None
 
     def read(self, row: int) -> RawSample:
         """The undecoded parts of a row."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import describe_samples
+from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.kinds import SAMPLE_CLASSES
-from omniloom.data.leaf import CrudeCook, FieldCook, Leaf, TarRows
+from omniloom.data.leaf import CrudeCook, FieldCook, Leaf
 from omniloom.data.media.decoder import SampleDecoder
+from omniloom.data.side.store import SideStore
 from omniloom.errors import ConfigError
 
 
@@ -23,6 +26,9 @@ class LeafOpener:
         split_config: name of the split file in ``.nv-meta``.
         dataset_config: name of the description of samples in ``.nv-meta``.
         subflavors: added to each sample's subflavors.
+        aux: stores that cookers are handed, by name; ``primary`` stands for the data set itself.
+        trust: whether code that the data set names may be run: its ``sample_loader.py`` and classes outside the table
+            of known ones. ``OMNILOOM_TRUST=0`` forbids it in any case.
     """
 
     decoder: SampleDecoder | None
@@ -30,6 +36,8 @@ class LeafOpener:
     split_config: str
     dataset_config: str
     subflavors: dict[str, Any] | None
+    aux: Mapping[str, SideStore] = field(default_factory=dict)
+    trust: bool = False
 
     def open(self, path: str, name: str) -> Leaf:
         """The leaf at a path.
@@ -42,7 +50,8 @@ class LeafOpener:
         where = f"{path}/.nv-meta/{self.dataset_config}"
         config = dataset_config(path, name=self.dataset_config)
         cook = self._cook(config, where)
-        return Leaf(name, TarRows(index, split_config=self.split_config, wanted=cook.wanted), cook, path)
+        rows = TarRows(index, split_config=self.split_config, wanted=cook.wanted)
+        return Leaf(name, rows, cook, path, aux=self.aux, primary=self.aux.get("primary"))
 
     def _cook(self, config: dict[str, Any], where: str) -> FieldCook | CrudeCook:
         described = describe_samples(config, where=where)
