@@ -9,6 +9,8 @@
     │   └── SampleError               one sample: its key and origin; counted by the fault policy
     │       └── FatalSampleError      the error budget is used up, or the program itself is at fault
     ├── StateError (ValueError)       a saved state does not fit this run
+    ├── InputError (ValueError)       what a model was given does not fit together
+    ├── WeightsError (ValueError)     weights: names or shapes left over on either side, or a file that is unsound
     ├── WorkerError (RuntimeError)    a worker process died or hung: pid, signal, key in hand
     └── (SkipSample)                  not an error: leave this sample out
 
@@ -92,6 +94,14 @@ class FatalSampleError(SampleError):
 
 class StateError(OmniloomError, ValueError):
     """A saved state does not fit this run."""
+
+
+class WeightsError(OmniloomError, ValueError):
+    """Weights do not fit: names or shapes are left over on either side, or a file is unsound."""
+
+
+class InputError(OmniloomError, ValueError):
+    """What a model was given does not fit together: lengths, counts or shapes."""
 
 
 class WorkerError(OmniloomError, RuntimeError):
