@@ -1,92 +1,104 @@
-"""Images: bytes to arrays of 8-bit pixels.
+"""Images: bytes to arrays of 8-bit pixels, whatever the file's name says it is.
 
-JPEG goes to libjpeg-turbo (simplejpeg), everything else to Pillow; both give the same pixels.
+The header is read first (`probe`): format, size, orientation. JPEG goes to libjpeg-turbo or to another backend
+(`image_backends`), everything else to Pillow. What is not plain is done as `ImageOptions` says.
 """
 
 from __future__ import annotations
 
-import io
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import simplejpeg
-from PIL import Image, UnidentifiedImageError
-
+from omniloom.data.media.image_backends import CutShortError, jpeg_backend
+from omniloom.data.media.image_kinds import ImageKind
+from omniloom.data.media.image_options import ImageOptions, Pixels, check_pixels, truncated
+from omniloom.data.media.image_orientation import UPRIGHT, orient_pixels
+from omniloom.data.media.image_partial import partial_jpeg
+from omniloom.data.media.image_pillow import decode_by_pillow
+from omniloom.data.media.image_png import completed_png
+from omniloom.data.media.probe import ImageHeader, image_size, probe_image
 from omniloom.errors import SampleError
 
-Pixels = npt.NDArray[np.uint8]
+__all__ = ["DEFAULT_OPTIONS", "DecodedImage", "Pixels", "decode_image", "image_size", "read_image", "resize_image"]
 
-_JPEG = b"\xff\xd8\xff"
-_COLORS = {"RGB": "RGB", "L": "GRAY"}
-_CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4}
+DEFAULT_OPTIONS = ImageOptions()
+_INTERNAL_TURN = frozenset(("HEIF", "AVIF", "JXL"))  # their decoders turn the pixels themselves
 
 
-def decode_image(data: bytes, *, mode: str = "RGB") -> Pixels:
+@dataclass(frozen=True, slots=True)
+class DecodedImage:
+    """An image and what became of it.
+
+    Attributes:
+        pixels: uint8 (height, width, channels), or (height, width) for L.
+        header: what the file's header says.
+        fraction: the part of the image that was in the file; below 1 only where ``min_fraction`` allows it.
+    """
+
+    pixels: Pixels
+    header: ImageHeader
+    fraction: float = 1.0
+
+
+def decode_image(data: bytes, *, mode: str = "RGB", options: ImageOptions = DEFAULT_OPTIONS) -> Pixels:
     """The pixels of an image file.
 
     Args:
         data: content of the file.
         mode: ``RGB``, ``L`` or ``RGBA``.
+        options: orientation, background, limits, frames, partial files.
 
     Returns:
-        (height, width, channels) for RGB and RGBA, (height, width) for L; 0 to 255.
+        uint8 (height, width, channels) for RGB and RGBA, (height, width) for L; 0 to 255.
 
     Raises:
-        SampleError: empty (``empty-member``), no image (``not-an-image``), cut short or damaged (``corrupt-image``).
+        SampleError: with the reason ``empty-member``, ``not-an-image``, ``html``, ``svg``, ``too-large``,
+            ``truncated-image``, ``corrupt-image``, ``animated-image``, ``no-such-frame`` or ``unsupported-depth``.
+        ConfigError: the format or the backend needs a package that is not installed.
     """
-    if not data:
-        raise SampleError("the image has no bytes", reason="empty-member")
-    if data[:3] == _JPEG and mode in _COLORS:
-        pixels = _decode_jpeg(data, mode)
-        if pixels is not None:
-            return pixels
-    return _decode_other(data, mode)
+    return read_image(data, mode=mode, options=options).pixels
 
 
-def _decode_jpeg(data: bytes, mode: str) -> Pixels | None:
-    """Pixels of an ordinary JPEG; ``None`` for kinds that are left to Pillow (four colours)."""
+def read_image(data: bytes, *, mode: str = "RGB", options: ImageOptions = DEFAULT_OPTIONS) -> DecodedImage:
+    """The pixels of an image file, its header, and how much of it was there. As `decode_image` otherwise."""
+    header = probe_image(data)
+    check_pixels(header, options)
+    if header.damaged:
+        # One text for all files, so that Python tells it once.
+        warnings.warn("the metadata of an image is damaged; its pixels are taken as they are stored", stacklevel=3)
+    if header.kind.name == "JPEG" and header.channels != 4 and mode != "RGBA":
+        pixels, fraction = _read_jpeg(data, mode, options)
+    else:
+        pixels, fraction = _read_other(data, header.kind, mode, options)
+    if options.orient and header.orientation != UPRIGHT and header.kind.name not in _INTERNAL_TURN:
+        pixels = orient_pixels(pixels, header.orientation)
+    return DecodedImage(pixels, header, fraction)
+
+
+def _read_jpeg(data: bytes, mode: str, options: ImageOptions) -> tuple[Pixels, float]:
     try:
-        _, _, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-        if colorspace in ("CMYK", "YCCK"):
-            return None
-        pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=_COLORS[mode])
-    except ValueError as error:
-        raise SampleError(f"damaged JPEG of {len(data)} bytes: {error}", reason="corrupt-image") from error
-    return pixels if mode == "RGB" else pixels[..., 0]
-
-
-def _decode_other(data: bytes, mode: str) -> Pixels:
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert(mode))
-    except UnidentifiedImageError as error:
-        raise SampleError(
-            f"{len(data)} bytes that begin with {data[:8]!r} are no known image format", reason="not-an-image"
-        ) from error
-    except Image.DecompressionBombError as error:
-        raise SampleError(str(error), reason="too-large") from error
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise SampleError(f"damaged image of {len(data)} bytes: {error}", reason="corrupt-image") from error
-
-
-def image_size(data: bytes) -> tuple[int, int]:
-    """(width, height) in pixels, from the header alone.
-
-    Raises:
-        SampleError: it is no image.
-    """
-    if data[:3] == _JPEG:
+        return jpeg_backend(options.backend).decode(data, mode, options.shrink_to), 1.0
+    except CutShortError as error:
         try:
-            height, width, _, _ = simplejpeg.decode_jpeg_header(data)
-        except ValueError as error:
-            raise SampleError(f"damaged JPEG of {len(data)} bytes: {error}", reason="corrupt-image") from error
-        return width, height
+            pixels, fraction = partial_jpeg(data, mode)
+        except ValueError:
+            raise truncated("JPEG", data, 0.0, options.min_fraction) from error
+        if options.min_fraction == 1 or fraction < options.min_fraction:
+            raise truncated("JPEG", data, fraction, options.min_fraction) from error
+        return pixels, fraction
+    except ValueError as error:
+        raise SampleError(f"damaged JPEG of {len(data):,} bytes: {error}", reason="corrupt-image") from error
+
+
+def _read_other(data: bytes, kind: ImageKind, mode: str, options: ImageOptions) -> tuple[Pixels, float]:
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.size
-    except (OSError, ValueError, SyntaxError) as error:
-        raise SampleError(f"{len(data)} bytes are no image: {error}", reason="not-an-image") from error
+        return decode_by_pillow(data, kind, mode, options), 1.0
+    except SampleError as error:
+        if error.reason != "truncated-image" or kind.name != "PNG" or options.min_fraction == 1:
+            raise
+    whole, fraction = completed_png(data, options)
+    return decode_by_pillow(whole, kind, mode, options), fraction
 
 
 def resize_image(image: Any, size: tuple[int, int]) -> Any:

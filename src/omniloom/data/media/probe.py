@@ -25,6 +25,9 @@ from omniloom.data.media.image_orientation import (
 from omniloom.errors import SampleError
 
 PNG_START = 8
+UNMARKED_FORMATS = ("TGA", "PCX", "PSD", "SGI", "DDS", "ICNS", "QOI")
+"""What Pillow may try on bytes that `sniff_image` does not know. EPS is not among them: it would run Ghostscript."""
+
 _XMP_HEADER = b"http://ns.adobe.com/xap/1.0/\0"
 _PNG_XMP = b"XML:com.adobe.xmp"
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -212,7 +215,7 @@ def _probe_by_pillow(data: bytes, kind: ImageKind | None) -> ImageHeader:
     if kind is not None:
         load_plugin(kind)
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=[kind.name] if kind else UNMARKED_FORMATS) as image:
             found = kind or _kind_of(image)
             width, height = image.size
             orientation, damaged = UPRIGHT, ""
