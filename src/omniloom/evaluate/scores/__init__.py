@@ -1,0 +1,1 @@
+"""Scores: pure functions from answers to numbers, each with the source of its rule."""

@@ -1,0 +1,81 @@
+"""Letters of multiple choices, found in what a model said. No letter is guessed unless that is asked for."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Fallback = Literal["none", "first", "random"] | random.Random
+
+_ENDS = ",.!?;:'"
+_LONG_WORDS = 5
+"""More words than these, and the text of an option is looked for as well."""
+
+_SCIENCE_QA_OPTIONS = "ABCDE"
+_THE_ANSWER_IS = re.compile(r"The answer is ([A-Z]).")
+_MARKED = re.compile(r"\\(?:answer|boxed)\{([^{}]*)\}")
+
+
+def mmmu_choice(
+    response: str, options: Mapping[str, str], *, fallback: Fallback = "none", item: str = ""
+) -> str | None:
+    """The letter that MMMU's evaluator finds (Yue et al. 2024); of several, the one that is said last.
+
+    It looks for "(A)", else for " A ", else, in long answers, for the text of an option.
+
+    Args:
+        response: what the model said.
+        options: text of each option by its letter.
+        fallback: where there is none: ``none`` gives none, ``first`` the first letter (as Megatron's example), and
+            ``random`` any, drawn from the item's name. The official program draws from one generator for all items,
+            so that its choice hangs on their order: ``random.Random(42)``, kept from item to item, draws as it does.
+        item: name of the item, for ``random``.
+    """
+    for character in _ENDS:
+        response = response.strip(character)
+    padded = f" {response} "
+    places = {letter: padded.rfind(f"({letter})") for letter in options}
+    if max(places.values(), default=-1) < 0:
+        places = {letter: padded.rfind(f" {letter} ") for letter in options}
+    if max(places.values(), default=-1) < 0 and len(padded.split()) > _LONG_WORDS:
+        lowered = padded.lower()
+        places = {letter: lowered.rfind(text.lower()) for letter, text in options.items()}
+    found = [letter for letter in options if places[letter] >= 0]
+    if found:
+        return max(found, key=lambda letter: places[letter])  # the first of those that begin at one place
+    if fallback == "none" or not options:
+        return None
+    letters = list(options)
+    if fallback == "first":
+        return letters[0]
+    return (random.Random(item) if fallback == "random" else fallback).choice(letters)
+
+
+def marked_answer(response: str) -> str:
+    r"""What stands in ``\answer{...}`` or ``\boxed{...}``, the last of them; the response where there is none."""
+    marked = _MARKED.findall(response)
+    return marked[-1] if marked else response
+
+
+def science_qa_choice(response: str, choices: Sequence[str]) -> int:
+    """The index of the choice that LLaVA's ScienceQA evaluator finds, or -1.
+
+    It takes a letter alone, a letter with ". " after it, or "The answer is X." said once.
+
+    Args:
+        response: what the model said.
+        choices: the choices of the problem; a letter beyond them is -1.
+    """
+    if response in _SCIENCE_QA_OPTIONS and len(response) == 1:
+        letter = response
+    elif response[1:3] == ". " and response[0] in _SCIENCE_QA_OPTIONS:
+        letter = response[0]
+    else:
+        said = _THE_ANSWER_IS.findall(response)
+        if len(said) != 1:
+            return -1
+        letter = said[0]
+    index = _SCIENCE_QA_OPTIONS.find(letter)
+    return index if 0 <= index < len(choices) else -1
