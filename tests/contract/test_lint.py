@@ -67,9 +67,9 @@ def test_a_sound_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "data", "reason"),
     [
-        ("png", PNG[: len(PNG) // 2], "corrupt-image"),
-        ("jpg", JPEG[: len(JPEG) // 2], "corrupt-image"),
-        ("png", b"<html>", "not-an-image"),
+        ("png", PNG[: len(PNG) // 2], "truncated-image"),
+        ("jpg", JPEG[: len(JPEG) // 2], "truncated-image"),
+        ("png", b"<html>", "html"),
         ("png", b"", "empty-member"),
         ("json", b'{"a": NaN}', "number"),
         ("json", b'{"a": 1, "a": 2}', "duplicate-key"),

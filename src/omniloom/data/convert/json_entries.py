@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from omniloom.data.index.json_check import parse_strict_json
+from omniloom.data.media.json_part import parse_strict_json
 from omniloom.errors import DatasetError, SampleError
 
 CHUNK_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from omniloom.data.index.field_map import FieldOption, field_value
-from omniloom.data.index.json_check import has_padding, parse_strict_json
+from omniloom.data.media.json_part import has_padding, parse_strict_json
 from omniloom.data.media.decoder import (
     IMAGE_EXTENSIONS,
     JSON_EXTENSIONS,

@@ -1,44 +1,60 @@
-"""Parts of a sample become values, by the last component of their name: images, texts, JSON, numbers."""
+"""Parts of a sample become values, by the last component of their name: images, texts, JSON, numbers, arrays."""
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from omniloom.data.media.image import decode_image
+from omniloom.data.media.image_kinds import IMAGE_EXTENSIONS, sniff_image
+from omniloom.data.media.image_options import ImageOptions
+from omniloom.data.media.json_part import parse_strict_json
+from omniloom.data.media.lazy import Lazy
+from omniloom.data.media.text_part import decode_number, decode_text
 from omniloom.errors import ConfigError, SampleError
 
-IMAGE_EXTENSIONS = frozenset(
-    "bmp dib gif ico jfif jpe jpeg jpg jp2 png pbm pgm ppm pnm tga tif tiff webp".split()  # noqa: SIM905 - a list to read
-)
 TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 NUMBER_EXTENSIONS = frozenset(("cls", "cls2", "index", "inx", "id"))
 JSON_EXTENSIONS = frozenset(("json", "jsn"))
+ARRAY_EXTENSIONS = frozenset(("npy", "npz"))
 
-_COLORS = {"l": "L", "rgb": "RGB", "rgba": "RGBA"}
+__all__ = [
+    "ARRAY_EXTENSIONS",
+    "IMAGE_EXTENSIONS",
+    "IMAGE_SPECS",
+    "JSON_EXTENSIONS",
+    "NUMBER_EXTENSIONS",
+    "TEXT_EXTENSIONS",
+    "SampleDecoder",
+    "decode_array",
+    "decode_number",
+    "decode_text",
+    "to_tensor",
+]
 
+Function = Callable[[bytes], Any]
+_DEFAULT_IMAGES = ImageOptions()
 
-def _image_spec(spec: str) -> tuple[str, str, str]:
-    """Container (numpy, torch, pil, raw), Pillow mode and scale (uint8, float) of an image spec."""
-    if spec == "raw":
-        return "raw", "RGB", "uint8"
-    if spec == "uint8":
-        return "torch", "RGB", "uint8"
-    for prefix, container in (("torch", "torch"), ("pil", "pil"), ("", "numpy")):
-        if spec.startswith(prefix):
-            color = spec.removeprefix(prefix)
-            scale = "uint8" if color.endswith("8") or container == "pil" else "float"
-            color = color.removesuffix("8") or "rgb"
-            if color in _COLORS:
-                return container, _COLORS[color], scale
-    raise ConfigError(
-        f"image_decode={spec!r} found; expected 'uint8', 'raw', or 'l', 'rgb', 'rgba' with 'torch', 'pil' or nothing "
-        "in front and '8' or nothing behind, such as 'torchrgb8'"
-    )
+# Container (numpy, torch, pil, raw), mode of Pillow, and scale (uint8, float) of every image spec.
+IMAGE_SPECS: dict[str, tuple[str, str, str]] = {
+    "uint8": ("torch", "RGB", "uint8"),
+    "raw": ("raw", "RGB", "uint8"),
+    "torch": ("torch", "RGB", "float"),
+    "pil": ("pil", "RGB", "uint8"),
+    **{f"pil{mode.lower()}": ("pil", mode, "uint8") for mode in ("L", "RGB", "RGBA")},
+    **{
+        f"{prefix}{mode.lower()}{suffix}": (prefix or "numpy", mode, scale)
+        for prefix in ("", "torch")
+        for mode in ("L", "RGB", "RGBA")
+        for suffix, scale in (("", "float"), ("8", "uint8"))
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -49,25 +65,35 @@ class SampleDecoder:
         image_decode: ``uint8`` (a uint8 tensor (3, height, width), the default), ``raw`` (bytes), or one of
             Energon's: ``[torch|pil]{l,rgb,rgba}[8]``, where ``torch`` gives tensors with channels first, ``pil``
             images of Pillow, and no prefix arrays with channels last; without ``8`` they are float32 from 0 to 1.
+        images: what is done with images that are not plain: orientation, background, limits, frames, partial files.
+        lazy: media parts become `Lazy` values, decoded when their ``get()`` is first called.
+        guess_content: parts that hold an image are decoded as one whatever they are called.
+        pdf_pages: parts called ``pdf`` are images of the page that ``images.frame`` says; otherwise they stay bytes.
+        strict_json: refuse what is no JSON although Python reads it: NaN, keys that come twice, and the like.
         late: leave tensors as arrays with the same content; the caller's process makes tensors of them.
     """
 
     image_decode: str = "uint8"
     late: bool = False
+    images: ImageOptions = _DEFAULT_IMAGES
+    lazy: bool = False
+    guess_content: bool = False
+    pdf_pages: bool = False
+    strict_json: bool = True
+    _spec: tuple[str, str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _image_spec(self.image_decode)
+        if self.image_decode not in IMAGE_SPECS:
+            raise ConfigError(f"image_decode={self.image_decode!r} found; expected one of {', '.join(IMAGE_SPECS)}")
+        object.__setattr__(self, "_spec", IMAGE_SPECS[self.image_decode])
 
-    def function(self, part: str) -> Callable[[bytes], Any] | None:
+    def function(self, part: str) -> Function | None:
         """The function that decodes a part of this name; ``None``: it stays bytes."""
-        extension = part.rpartition(".")[2].lower()
-        if extension in IMAGE_EXTENSIONS:
-            return None if self.image_decode == "raw" else self.image
-        if part.rpartition(".")[2] in TEXT_EXTENSIONS:
-            return bytes.decode  # UTF-8, natively; `reason_of` knows its error
-        if part.rpartition(".")[2] in NUMBER_EXTENSIONS:
-            return decode_number
-        return decode_json if part.rpartition(".")[2] in JSON_EXTENSIONS else None
+        by_name = self._by_name(part)
+        if not self.guess_content or self.image_decode == "raw":
+            return by_name
+        image = self._image_function(part)
+        return functools.partial(_by_content, image, by_name)
 
     def decode(self, fname: str, raw: bytes) -> Any:
         """The value of a part, by its file name."""
@@ -76,18 +102,46 @@ class SampleDecoder:
 
     def image(self, data: bytes) -> Any:
         """An image as ``image_decode`` says."""
-        container, mode, scale = _image_spec(self.image_decode)
-        pixels = decode_image(data, mode=mode)
+        container, mode, scale = self._spec
+        if container == "raw":
+            return data
+        pixels = decode_image(data, mode=mode, options=self.images)
         if container == "pil":
             from PIL import Image  # noqa: PLC0415 - only for those who want Pillow's images
 
-            return Image.fromarray(pixels, mode)
+            return Image.fromarray(pixels)
         values: Any = pixels if scale == "uint8" else pixels.astype(np.float32) / np.float32(255)
         if container == "numpy":
             return values
         # A view with channels first; the copy into the batch puts the bytes in order.
         values = values if values.ndim == 2 else values.transpose(2, 0, 1)
         return values if self.late else to_tensor(values)
+
+    def json(self, data: bytes) -> Any:
+        """A JSON value, read strictly or as Python reads it, as ``strict_json`` says."""
+        return parse_strict_json(data) if self.strict_json else _python_json(data)
+
+    def _by_name(self, part: str) -> Function | None:
+        extension = part.rpartition(".")[2]
+        row = _TABLE.get(extension) or _MEDIA_TABLE.get(extension.lower())
+        return None if row is None else row(self, part)
+
+    def _image_function(self, part: str) -> Function | None:
+        if self.image_decode == "raw":
+            return None
+        return functools.partial(Lazy, decode=self.image, name=part) if self.lazy else self.image
+
+    def _pdf_function(self, part: str) -> Function | None:
+        return self._image_function(part) if self.pdf_pages else None
+
+
+def _rows(extensions: frozenset[str], row: Callable[[SampleDecoder, str], Function | None]) -> dict[str, Any]:
+    return dict.fromkeys(extensions, row)
+
+
+def _by_content(image: Function | None, by_name: Function | None, data: bytes) -> Any:
+    function = image if sniff_image(data) is not None else by_name
+    return data if function is None else function(data)
 
 
 def to_tensor(array: np.ndarray[Any, Any]) -> Any:
@@ -97,22 +151,42 @@ def to_tensor(array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def decode_number(data: bytes) -> int:
-    """A whole number in decimal digits."""
+def decode_array(data: bytes) -> Any:
+    """An array of numpy, or a dict of the arrays of an archive. Nothing that needs pickle is read.
+
+    Raises:
+        SampleError: ``corrupt-array``.
+    """
     try:
-        return int(data)
-    except ValueError:
-        raise SampleError(f"{data[:40]!r} found, a whole number expected", reason="not-a-number") from None
+        found = np.load(io.BytesIO(data), allow_pickle=False)
+        return found if isinstance(found, np.ndarray) else dict(found)
+    except MemoryError:
+        raise
+    except Exception as error:  # zipfile, struct and tokenize have errors of their own
+        raise SampleError(f"{len(data):,} bytes are no array of numpy: {error}", reason="corrupt-array") from error
 
 
-def decode_json(data: bytes) -> Any:
-    """A JSON value. Raises SampleError with line and column of the fault."""
+def _python_json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except json.JSONDecodeError as error:
-        message = f"line {error.lineno}, column {error.colno}: {error.msg}"
-        raise SampleError(f"not JSON: {message}", reason="json") from None
+        raise SampleError(f"line {error.lineno}, column {error.colno}: {error.msg}", reason="syntax") from error
     except UnicodeDecodeError as error:
-        raise SampleError(f"byte {error.start} of the JSON is not UTF-8", reason="encoding") from None
-    except RecursionError:
-        raise SampleError("JSON nested too deeply", reason="depth") from None
+        raise SampleError(f"byte {error.start} of the JSON is not UTF-8", reason="encoding") from error
+    except RecursionError as error:
+        raise SampleError("nested too deeply to be read", reason="depth") from error
+    except ValueError as error:  # whole numbers of thousands of digits
+        raise SampleError(str(error), reason="number") from error
+
+
+# Names of media are taken in any case, as Energon does; the rest as they are written.
+_MEDIA_TABLE: dict[str, Callable[[SampleDecoder, str], Function | None]] = {
+    **_rows(IMAGE_EXTENSIONS, SampleDecoder._image_function),
+    "pdf": SampleDecoder._pdf_function,
+}
+_TABLE: dict[str, Callable[[SampleDecoder, str], Function | None]] = {
+    **_rows(TEXT_EXTENSIONS, lambda decoder, part: decode_text),
+    **_rows(NUMBER_EXTENSIONS, lambda decoder, part: decode_number),
+    **_rows(JSON_EXTENSIONS, lambda decoder, part: decoder.json),
+    **_rows(ARRAY_EXTENSIONS, lambda decoder, part: decode_array),
+}

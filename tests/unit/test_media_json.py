@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omniloom.data.index.json_check import has_padding, parse_strict_json
+from omniloom.data.media.json_part import has_padding, parse_strict_json
 from omniloom.errors import SampleError
 
 
