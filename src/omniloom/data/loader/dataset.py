@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig
-from omniloom.data.loader.state import Mix
+from omniloom.data.loader.state import CURSOR_FIELDS, MOVING_FIELDS, Mix
 from omniloom.data.pipeline.batch import Batch, Map, make_of
 from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.pack import Pack
@@ -90,8 +90,7 @@ class Dataset:
         if not self.one_to_one:
             return None
         if self.plan.endless:
-            rows = sum(leaf.rows for leaf in self.plan.leaves)
-            return max(1, rows // (config.ranks * (self.batch_size or 1)))
+            return max(1, self.plan.epoch_rows // (config.ranks * (self.batch_size or 1)))
         lanes = lanes or config.run_lanes
         if self.equal_steps:
             return max(self.rank_batches(rank, lanes, lap) for rank in range(config.ranks))
@@ -106,22 +105,26 @@ class Dataset:
         )
         return sum(n // size if drops else -(-n // size) for n in rows)
 
+    @property
+    def lists_in_state(self) -> int:
+        """Lists of a number a leaf that the state of a lane may hold."""
+        plan = self.plan
+        if not isinstance(plan, Plan) or not plan.moves:
+            return len(CURSOR_FIELDS)
+        return len(CURSOR_FIELDS) + len(MOVING_FIELDS)
+
     def mix(self) -> Mix:
         """What the order of samples hangs on."""
         plan = self.plan
         settings: dict[str, Any] = {"window_samples": self.window_samples}
         if isinstance(plan, Plan):
-            shuffle = plan.shuffle
             settings |= {
                 "seed": plan.seed,
-                "shuffle": [
-                    shuffle.runs,
-                    shuffle.run_rows,
-                    shuffle.block_rows,
-                    shuffle.epochs_together,
-                    shuffle.with_replacement,
-                ],
-                "passes": [leaf.passes for leaf in plan.leaves] if not plan.endless else None,
+                "shuffle": list(astuple(plan.shuffle)),
+                "shuffles": {leaf.name: list(astuple(leaf.shuffle)) for leaf in plan.leaves if leaf.shuffle},
+                "passes": {leaf.name: str(leaf.passes) for leaf in plan.leaves if leaf.passes is not None},
+                "repeat": plan.repeats,
+                "weights": plan.weights_mark,
             }
             return Mix(tuple((leaf.name, leaf.rows, leaf.weight) for leaf in plan.leaves), settings)
         settings |= {"unit_rows": plan.unit_rows, "units": plan.units}

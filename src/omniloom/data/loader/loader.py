@@ -224,7 +224,7 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """The state as uint8 tensors of JSON, one a lane, that torch's distributed checkpoint can deal again."""
-        return state_tensors.to_tensors(self.state(), endless=self.dataset.plan.endless)
+        return state_tensors.to_tensors(self.state(), lists=self.dataset.lists_in_state)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave; also from the lanes of all ranks together."""

@@ -21,7 +21,14 @@ from omniloom.errors import StateError
 logger = logging.getLogger("omniloom")
 
 FORMAT = 1
-_CURSOR_FIELDS = ("cursors", "base")
+CURSOR_FIELDS = ("cursors", "base")
+"""Numbers by leaf in the state of any lane; ``base`` where leaves end."""
+
+MOVING_FIELDS = ("counts", "owed", "told_draws", "told_tokens", "since")
+"""The same in the state of a lane whose weights change."""
+
+_BY_LEAF = CURSOR_FIELDS + MOVING_FIELDS
+_MAY_CHANGE = ("weights",)
 
 
 @dataclass(slots=True)
@@ -122,7 +129,7 @@ def pack_lane(lane: LaneState, names: Sequence[str]) -> dict[str, Any]:
     """A lane's state as plain values, cursors as lists in the order of the leaves."""
     stream = lane.stream
     if stream is not None:
-        lists = {f: [stream[f].get(name, 0) for name in names] for f in _CURSOR_FIELDS if f in stream}
+        lists = {f: [stream[f].get(name, 0) for name in names] for f in _BY_LEAF if f in stream}
         stream = {**stream, **lists}
     return {"batches": lane.batches, "stream": stream} | ({"ended": True} if lane.ended else {})
 
@@ -133,7 +140,7 @@ def unpack_lane(plain: Mapping[str, Any], names: Sequence[str]) -> LaneState:
     if stream is not None:
         cursors = {
             f: {name: rows for name, rows in zip(names, stream[f], strict=True) if rows}
-            for f in _CURSOR_FIELDS
+            for f in _BY_LEAF
             if f in stream
         }
         stream = {**stream, **cursors}
@@ -157,9 +164,12 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
                 "  Go on with the data set as it was, or start a new run."
             )
     for name, value in state.mix.settings.items():
-        if mix.settings.get(name) != value:
+        found = mix.settings.get(name)
+        if isinstance(value, Mapping) and isinstance(found, Mapping):  # by leaf: leaves that are new may add to it
+            found = {leaf: one for leaf, one in found.items() if leaf in saved}
+        if found != value and name not in _MAY_CHANGE:
             raise StateError(
-                f"{where}: saved with {name}={value!r}, but this run has {name}={mix.settings.get(name)!r}.\n"
+                f"{where}: saved with {name}={value!r}, but this run has {name}={found!r}.\n"
                 "  The order of samples hangs on it: use the saved value, or start a new run."
             )
     gone = [name for name in saved if name not in ours]
@@ -168,10 +178,12 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
             f"{where}: the state knows data sets that this run does not have: {', '.join(gone)}.\n"
             "  Keep them in the mix with weight 0 to leave them out from now on."
         )
-    if state.mix.leaves == mix.leaves:
+    rules = [name for name in _MAY_CHANGE if state.mix.settings.get(name) != mix.settings.get(name)]
+    if state.mix.leaves == mix.leaves and not rules:
         return True
     changes = [f"weight of {n!r} {saved[n][2]:g} -> {ours[n][2]:g}" for n in saved if saved[n][2] != ours[n][2]]
     changes += [f"{name!r} added" for name in ours if name not in saved]
+    changes += [f"how {name} change" for name in rules]
     logger.warning("%s: the mix has changed since the state was saved: %s", where, ", ".join(changes) or "its order")
     return False
 

@@ -20,14 +20,19 @@ _LANE_BYTES = 192  # everything but the cursors
 _HEAD_BYTES = 4_096
 
 
-def to_tensors(state: RankState, *, endless: bool) -> dict[str, Any]:
-    """The head and the lanes as uint8 tensors, padded with blanks."""
+def to_tensors(state: RankState, *, lists: int) -> dict[str, Any]:
+    """The head and the lanes as uint8 tensors, padded with blanks.
+
+    Args:
+        state: the state.
+        lists: lists of a number a leaf that the state of a lane holds at most.
+    """
     plain = state.to_plain()
     lanes = plain.pop("lane_states")
     plain["rank"] = 0  # the head is the same on all ranks
     names = len(plain["leaves"])
     head = json.dumps(plain, separators=(",", ":")).encode()
-    size = _LANE_BYTES + _CURSOR_BYTES * names * (1 if endless else 2)
+    size = _LANE_BYTES + _CURSOR_BYTES * names * lists
     tensors = {HEAD: _tensor(head, -(-(len(head) + 256) // _HEAD_BYTES) * _HEAD_BYTES)}
     for index, lane in lanes.items():
         tensors[LANE.format(int(index))] = _tensor(json.dumps(lane, separators=(",", ":")).encode(), size)

@@ -56,6 +56,13 @@ class Blend:
         after = self._round(sum(counts) + BLOCK_DRAWS, counts)
         return [new - old for new, old in zip(after, counts, strict=True)]
 
+    def start_owed(self) -> list[float]:
+        """What each leaf is owed, in samples, by where the lane's clock starts; the sum is 0."""
+        return [
+            self._start_draws * share / self._whole - count
+            for share, count in zip(self._shares, self._start_counts, strict=True)
+        ]
+
     def order(self, counts: Sequence[int], serial: int) -> Int64:
         """Leaf of each draw of a block with these counts, shuffled by a serial number of the block."""
         leaves = np.repeat(np.arange(len(counts)), counts)

@@ -36,6 +36,11 @@ class InOrder:
         return False
 
     @property
+    def epoch_rows(self) -> int:
+        """Rows of all leaves together."""
+        return sum(leaf.rows for leaf in self.leaves)
+
+    @property
     def rows(self) -> int:
         """Rows that are gone through."""
         rows = sum(leaf.rows for leaf in self.leaves)

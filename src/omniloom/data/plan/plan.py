@@ -7,21 +7,20 @@ Everything else is worked out again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import repeat
-from typing import Any
+from fractions import Fraction
+from math import isfinite, prod
+from typing import Literal
 
-import numpy as np
-
-from omniloom.data.plan.blend import Blend
 from omniloom.data.plan.lane import Lane
+from omniloom.data.plan.moving import MovingStream
 from omniloom.data.plan.order import LeafOrder, Shuffle
-from omniloom.data.plan.permute import Int64
-from omniloom.data.sample import SampleKey
+from omniloom.data.plan.permute import derive_key
+from omniloom.data.plan.stream import PlanStream
+from omniloom.data.plan.weights import Share
 from omniloom.errors import ConfigError
 
-State = dict[str, Any]
+Unit = Literal["samples", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,23 @@ class Leaf:
         name: stable name in the mix; seeds and saved cursors go by it.
         rows: how many rows it has.
         weight: its weight in the blend; only ratios matter.
-        passes: how often it is gone through before it ends; ``None`` for ever.
+        passes: how often it is gone through before it ends, also in part; ``None`` for ever.
+        shuffle: how strongly its rows are mixed; ``None``: as the plan says.
+        shares: shares that change along the run; their product is multiplied into the weight.
+        mean_tokens: what is known beforehand of the mean length of its samples.
     """
 
     name: str
     rows: int
     weight: float = 1.0
-    passes: int | None = None
+    passes: int | Fraction | None = None
+    shuffle: Shuffle | None = None
+    shares: tuple[Share, ...] = ()
+    mean_tokens: float | None = None
+
+    def weight_at(self, position: float) -> float:
+        """Its weight when the job has drawn so many samples (or tokens)."""
+        return self.weight * prod(share.at(position) for share in self.shares)
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,17 @@ class Plan:
         leaves: the leaves, in the order of the mix. Leaves without rows are left out of the draw.
         shuffle: how strongly rows are mixed.
         seed: seed of the run.
+        repeat: begin anew when all leaves have ended, lane by lane; a partial pass goes on where the last one stopped.
+        weights_in: whether weights are shares of samples, or of tokens as the work reports them.
+        schedule_in: what the positions of changing shares count, over the whole job.
     """
 
     leaves: tuple[Leaf, ...]
     shuffle: Shuffle = field(default_factory=Shuffle)
     seed: int = 0
+    repeat: bool = False
+    weights_in: Unit = "samples"
+    schedule_in: Unit = "samples"
 
     def __post_init__(self) -> None:
         names = [leaf.name for leaf in self.leaves]
@@ -61,7 +76,7 @@ class Plan:
         if twice:
             raise ConfigError(f"leaves need names of their own; used twice: {', '.join(twice)}")
         for leaf in self.leaves:
-            if leaf.weight < 0 or not np.isfinite(leaf.weight):
+            if leaf.weight < 0 or not isfinite(leaf.weight):
                 raise ConfigError(f"leaf {leaf.name!r}: weight {leaf.weight} found, a number >= 0 expected")
 
     @property
@@ -70,20 +85,60 @@ class Plan:
         return [i for i, leaf in enumerate(self.leaves) if leaf.rows > 0 and leaf.weight > 0 and leaf.passes != 0]
 
     @property
+    def all_end(self) -> bool:
+        """Whether every leaf ends."""
+        return all(self.leaves[i].passes is not None for i in self.drawn_from)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it begins anew when all leaves have ended."""
+        return self.repeat and self.all_end
+
+    @property
     def endless(self) -> bool:
-        """Whether some leaf never ends."""
-        return any(self.leaves[i].passes is None for i in self.drawn_from)
+        """Whether it never ends."""
+        return bool(self.drawn_from) and (self.repeat or not self.all_end)
+
+    @property
+    def moves(self) -> bool:
+        """Whether weights change along the run, by schedule or with the lengths of samples."""
+        return self.weights_in == "tokens" or any(share.moves for leaf in self.leaves for share in leaf.shares)
+
+    @property
+    def weights_mark(self) -> str:
+        """``fixed``, or what tells apart the ways in which weights change."""
+        if not self.moves:
+            return "fixed"
+        moving = sorted((leaf.name, repr(leaf.shares), str(leaf.mean_tokens)) for leaf in self.leaves)
+        return f"{self.weights_in}, {self.schedule_in}, {derive_key(repr(moving)):016x}"
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the work has to report the length of each sample."""
+        return "tokens" in (self.weights_in, self.schedule_in) and self.moves
+
+    @property
+    def epoch_rows(self) -> int:
+        """Rows of all leaves together, each as often as it is gone through in an epoch of the mix."""
+        return sum(int(leaf.rows * (1 if leaf.passes is None else leaf.passes)) for leaf in self.leaves)
 
     def open(self, lane: Lane) -> PlanStream:
         """The stream of sample keys of one lane."""
-        return PlanStream(self, lane)
+        return MovingStream(self, lane) if self.moves else PlanStream(self, lane)
+
+    def shuffle_of(self, index: int) -> Shuffle:
+        """How strongly the rows of a leaf are mixed. One that ends is dealt so that its end comes between deals."""
+        leaf = self.leaves[index]
+        shuffle = self.shuffle if leaf.shuffle is None else leaf.shuffle
+        if leaf.passes is None:
+            return shuffle
+        together = shuffle.epochs_together if leaf.passes % shuffle.epochs_together == 0 else 1
+        return replace(shuffle, epochs_together=together, with_replacement=False)
 
     def order(self, index: int, lanes: int) -> LeafOrder:
         """The order of one leaf. A leaf that ends is dealt pass by pass, each row once a pass."""
-        leaf, shuffle = self.leaves[index], self.shuffle
-        if leaf.passes is not None:
-            shuffle = replace(shuffle, epochs_together=1, with_replacement=False)
-        return LeafOrder(leaf.name, rows=leaf.rows, lanes=lanes, seed=self.seed, shuffle=shuffle)
+        leaf = self.leaves[index]
+        return LeafOrder(leaf.name, rows=leaf.rows, lanes=lanes, seed=self.seed, shuffle=self.shuffle_of(index))
 
     def lane_rows(self, lane: Lane) -> int | None:
         """Rows that a lane draws in one lap; ``None`` when it has no end."""
@@ -93,9 +148,17 @@ class Plan:
         return sum((self.rows_until_end(i, lane) or 0) for i in self.drawn_from) - sum(start.values())
 
     def rows_until_end(self, index: int, lane: Lane) -> int | None:
-        """Rows that one leaf has given to a lane when its lap ends; ``None`` for ever."""
-        passes = self.leaves[index].passes
-        return None if passes is None else self.order(index, lane.count).deal.dealt(lane.index, passes * (lane.lap + 1))
+        """Rows that one leaf has given to a lane when its lap ends; ``None`` for ever.
+
+        Where a lap ends within an epoch, each lane has had its share of that part of the epoch.
+        """
+        leaf = self.leaves[index]
+        if leaf.passes is None:
+            return None
+        deal = self.order(index, lane.count).deal
+        epochs, rest = divmod(int(leaf.rows * leaf.passes * (lane.lap + 1)), deal.rows)
+        start, stop = deal.section(lane.index, epochs)
+        return deal.dealt(lane.index, epochs) + stop * rest // deal.rows - start * rest // deal.rows
 
     def start_cursors(self, lane: Lane) -> dict[str, int]:
         """Rows that the leaves that end had given to a lane in the laps before this one."""
@@ -105,141 +168,3 @@ class Plan:
         return {
             self.leaves[i].name: rows for i in self.drawn_from if (rows := self.rows_until_end(i, laps_before) or 0)
         }
-
-
-class LeafStream:
-    """The rows that one leaf gives to one lane, buffered a chunk at a time."""
-
-    def __init__(self, order: LeafOrder, lane: int, rows_until_end: int | None) -> None:
-        self._order = order
-        self._lane = lane
-        self.rows_until_end = rows_until_end
-        self.drawn = 0
-        self._epochs: Int64 = np.zeros(0, dtype=np.int64)
-        self._rows: Int64 = self._epochs
-
-    def seek(self, drawn: int) -> None:
-        """Go to the row that comes after ``drawn`` rows."""
-        self.drawn = drawn
-        self._epochs = self._rows = self._rows[:0]
-
-    def left(self, wanted: int) -> int:
-        """How many of ``wanted`` rows there are before the end."""
-        return wanted if self.rows_until_end is None else min(wanted, self.rows_until_end - self.drawn)
-
-    def take(self, count: int) -> tuple[Int64, Int64]:
-        """Epochs and rows of the next ``count`` draws."""
-        if count > len(self._rows):
-            self._fill(count)
-        taken = self._epochs[:count], self._rows[:count]
-        self._epochs, self._rows = self._epochs[count:], self._rows[count:]
-        self.drawn += count
-        return taken
-
-    def _fill(self, count: int) -> None:
-        epochs, rows, held = [self._epochs], [self._rows], len(self._rows)
-        while held < count:
-            more_epochs, more_rows = self._order.chunk(self._lane, self.drawn + held)
-            epochs.append(more_epochs)
-            rows.append(more_rows)
-            held += len(more_rows)
-        self._epochs, self._rows = np.concatenate(epochs), np.concatenate(rows)
-
-
-class PlanStream(Iterator[SampleKey]):
-    """The sample keys of one lane."""
-
-    def __init__(self, plan: Plan, lane: Lane) -> None:
-        self._plan = plan
-        self._lane = lane
-        self._leaves = {
-            i: LeafStream(plan.order(i, lane.count), lane.index, plan.rows_until_end(i, lane)) for i in plan.drawn_from
-        }
-        self._blended: list[int] = []
-        start = plan.start_cursors(lane)
-        self._go_to(cursors=start, base=start, index=0)
-
-    def __next__(self) -> SampleKey:
-        keys = self._keys
-        if keys is None:
-            keys = self._draw()
-        while self._index >= len(keys):
-            if not keys:
-                raise StopIteration
-            cursors = self.cursors()
-            self._go_to(cursors=cursors, base=cursors if self._leaf_ended else self._base, index=0)
-            keys = self._draw()
-        key = keys[self._index]
-        self._index += 1
-        return key
-
-    def peek(self, count: int) -> list[SampleKey]:
-        """Keys that come next, without drawing them: as many of ``count`` as the running block holds."""
-        keys = self._draw() if self._keys is None else self._keys
-        return keys[self._index : self._index + count]
-
-    def state_dict(self) -> State:
-        """Where the lane is. Its mappings are shared by all states of one block: do not change them.
-
-        ``cursors``: rows that each leaf had given before the running block; ``index``: draws of the
-        block that are done; ``base``, where a leaf has ended: the cursors when the last one did.
-        """
-        state: State = {"index": self._index, "cursors": self._cursors}
-        return state | {"base": self._base} if self._base else state
-
-    def load_state_dict(self, state: State) -> None:
-        """Go to a saved place."""
-        self._go_to(cursors=state["cursors"], base=state.get("base", {}), index=state["index"])
-
-    def cursors(self) -> dict[str, int]:
-        """Rows drawn from each leaf so far, by leaf name; leaves that gave none are left out."""
-        drawn = dict(self._cursors)
-        keys = self._draw() if self._keys is None else self._keys
-        for key in keys[: self._index]:
-            name = self._plan.leaves[key.dataset].name
-            drawn[name] = drawn.get(name, 0) + 1
-        return drawn
-
-    def _go_to(self, *, cursors: Mapping[str, int], base: Mapping[str, int], index: int) -> None:
-        """Go to a place in the block that starts where the leaves had given ``cursors``; nothing is drawn yet."""
-        self._cursors, self._base, self._index = cursors, base, index
-        self._keys: list[SampleKey] | None = None
-
-    def _draw(self) -> list[SampleKey]:
-        """Work out the keys of the running block; none where all leaves have ended."""
-        for i, leaf in self._leaves.items():
-            drawn = self._cursors.get(self._plan.leaves[i].name, 0)
-            if drawn != leaf.drawn:
-                leaf.seek(drawn)
-        self._blend_leaves([i for i, leaf in self._leaves.items() if leaf.left(1)])
-        keys = self._draw_block() if self._blended else []
-        self._leaf_ended = any(not self._leaves[i].left(1) for i in self._blended)
-        self._keys = keys
-        return keys
-
-    def _blend_leaves(self, alive: list[int]) -> None:
-        if alive and alive != self._blended:
-            weights = [self._plan.leaves[i].weight for i in alive]
-            self._blend = Blend(weights, lane=self._lane.index, seed=self._plan.seed)
-        self._blended = alive
-
-    def _draw_block(self) -> list[SampleKey]:
-        streams = [self._leaves[i] for i in self._blended]
-        names = [self._plan.leaves[i].name for i in self._blended]
-        serial = sum(stream.drawn for stream in streams)
-        since_base = [stream.drawn - self._base.get(name, 0) for stream, name in zip(streams, names, strict=True)]
-        counts = [
-            stream.left(count) for stream, count in zip(streams, self._blend.block_counts(since_base), strict=True)
-        ]
-        drawn = [stream.take(count) for stream, count in zip(streams, counts, strict=True) if count]
-        if len(streams) == 1:
-            epochs, rows = drawn[0]
-            datasets: Iterator[int] = repeat(self._blended[0], len(rows))
-        else:
-            order = self._blend.order(counts, serial)
-            place = np.argsort(order, kind="stable")  # the draws of each leaf keep their own order
-            epochs, rows = np.empty_like(place), np.empty_like(place)
-            epochs[place] = np.concatenate([pair[0] for pair in drawn])
-            rows[place] = np.concatenate([pair[1] for pair in drawn])
-            datasets = iter(np.asarray(self._blended)[order].tolist())
-        return list(map(SampleKey, datasets, epochs.tolist(), rows.tolist()))

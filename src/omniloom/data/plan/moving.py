@@ -1,0 +1,207 @@
+"""Blending with weights that change: by a schedule, or because they are shares of tokens and not of samples.
+
+What changes does so only where a block of draws begins. Each leaf is owed its share of what was drawn, in samples or in
+tokens; what it is still owed is carried from block to block, so that no share is lost to rounding or to a wrong guess
+of a length. With shares of tokens, how many draws make them up follows from the mean length of each leaf so far, which
+the work reports and the state keeps: the plan opens no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from omniloom.data.plan.blend import BLOCK_DRAWS, Blend
+from omniloom.data.plan.lane import Lane
+from omniloom.data.plan.stream import LeafStream, PlanStream, State
+from omniloom.data.sample import SampleKey
+
+if TYPE_CHECKING:
+    from omniloom.data.plan.plan import Plan
+
+FIRST_BLOCKS_DRAWS = 32
+"""Draws in a block as long as a lane has drawn few and lengths are hardly known."""
+
+OWED_SCALE = 1_024
+"""What is owed is kept in parts of so much of a sample or token."""
+
+_TOLD = ("told_draws", "told_tokens")
+
+PRIOR_DRAWS = 64
+"""Draws that a mean length which is given beforehand counts for."""
+
+
+def block_counts(draws: int, *, shares: Sequence[float], means: Sequence[float], owed: Sequence[float]) -> list[int]:
+    """How many draws of a block come from each leaf.
+
+    Args:
+        draws: draws in the block.
+        shares: the leaves' shares, with the sum 1.
+        means: mean length of their samples; 1 where samples are counted.
+        owed: what each leaf is owed, in the same unit.
+
+    Returns:
+        counts with the sum ``draws``; a leaf that had too much gets none.
+    """
+    alive = [i for i, share in enumerate(shares) if share > 0]
+    wanted = [0.0] * len(shares)
+    while True:
+        # The block's length in units, so that shares and debts come to just so many draws.
+        per_unit = sum(shares[i] / means[i] for i in alive)
+        units = (draws - sum(owed[i] / means[i] for i in alive)) / per_unit
+        wanted = [0.0] * len(shares)
+        for i in alive:
+            wanted[i] = (shares[i] * units + owed[i]) / means[i]
+        overdrawn = [i for i in alive if wanted[i] < 0]
+        if not overdrawn:
+            break
+        alive = [i for i in alive if wanted[i] >= 0]
+    counts = [int(number) for number in wanted]
+    missing = draws - sum(counts)
+    by_deadline = sorted(alive, key=lambda i: ((1 - wanted[i] + counts[i]) * means[i] / shares[i], i))
+    for turn in range(missing):  # fewer than leaves, but for the rounding of floating point
+        counts[by_deadline[turn % len(by_deadline)]] += 1
+    return counts
+
+
+class MovingStream(PlanStream):
+    """The sample keys of one lane, under weights that change where a block begins."""
+
+    def __init__(self, plan: Plan, lane: Lane) -> None:
+        self._started = False
+        self._counts: Mapping[str, int] = {}
+        self._owed: Mapping[str, float] = {}
+        self._since: dict[str, int] = {}
+        self._told: dict[str, Mapping[str, int]] = {}
+        super().__init__(plan, lane)
+
+    def tell(self, dataset: int, tokens: int) -> None:
+        """Report the length of a sample that was made of the running block, for the blocks after it."""
+        name = self._plan.leaves[dataset].name
+        self._since[name] = self._since.get(name, 0) + tokens
+
+    def state_dict(self) -> State:
+        """As of any stream, and what the weights of this block and the next ones hang on.
+
+        ``counts``: draws of the block by leaf; ``owed``: what leaves were owed when it began; ``told_draws``,
+        ``told_tokens``: draws and their lengths up to then; ``since``: lengths of draws of the block.
+        """
+        state = super().state_dict()
+        if not self._started:
+            return state
+        return state | {"counts": self._counts, "owed": self._owed, "since": dict(self._since)} | self._told
+
+    def load_state_dict(self, state: State) -> None:
+        """Go to a saved place; the running block stays as it was, whatever the weights are now."""
+        super().load_state_dict(state)
+        self._started = "counts" in state
+        self._counts = state.get("counts", {})
+        self._owed = state.get("owed", {})
+        self._since = dict(state.get("since", {}))
+        self._told = {name: state[name] for name in _TOLD if name in state}
+
+    def carried(self) -> State:
+        """What of the state, cursors aside, a stream under other weights goes on with: the lengths."""
+        if not self._plan.counts_tokens:
+            return super().carried()
+        cursors = self.cursors()
+        drawn = {name: rows - self._cursors.get(name, 0) for name, rows in cursors.items()}
+        return super().carried() | self._told_with(drawn)
+
+    def _next_block(self) -> None:
+        cursors = self.cursors()
+        if self._counts:
+            self._settle()
+        self._go_to(cursors=cursors, base={}, index=0)
+
+    def _settle(self) -> None:
+        """A block has ended: what was drawn is taken off what was owed."""
+        used = self._since if self._plan.weights_in == "tokens" else self._counts
+        whole = sum(used.values())
+        self._owed = {
+            name: round(owed + (self._shares[name] * whole - used.get(name, 0)) * OWED_SCALE)
+            for name, owed in self._owed_before.items()
+        }
+        if self._plan.counts_tokens:
+            self._told = self._told_with(self._counts)
+        self._since, self._counts = {}, {}
+
+    def _told_with(self, drawn: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
+        more = (drawn, self._since)
+        return {name: _added(self._told.get(name, {}), new) for name, new in zip(_TOLD, more, strict=True)}
+
+    def _draw_block(self) -> list[SampleKey]:
+        leaves = self._plan.leaves
+        names = [leaves[i].name for i in self._blended]
+        self._take_weights(names)
+        streams = [self._leaves[i] for i in self._blended]
+        counts = [self._counts.get(name, 0) for name in names] if self._counts else self._block_counts(streams)
+        counts = [stream.left(count) for stream, count in zip(streams, counts, strict=True)]
+        self._counts = {name: count for name, count in zip(names, counts, strict=True) if count}
+        self._started = True
+        return self._keys_of(counts)
+
+    def _take_weights(self, names: Sequence[str]) -> None:
+        """Shares of this block, and what is owed when it begins."""
+        plan = self._plan
+        if plan.schedule_in == "tokens":
+            position = sum(self._told.get("told_tokens", {}).values()) * self._lane.count
+        else:
+            position = sum(self._cursors.values()) * self._lane.count
+        weights = [plan.leaves[i].weight_at(position) for i in self._blended]
+        total = sum(weights)
+        shares = [weight / total if total else 1 / len(names) for weight in weights]
+        self._shares = dict(zip(names, shares, strict=True))
+        if not self._started:
+            self._owed = self._start_owed(names, weights)
+        owed = self._owed
+        gone = sum(debt for name, debt in owed.items() if name not in self._shares)
+        self._owed_before = {name: owed.get(name, 0) + gone * self._shares[name] for name in names}
+
+    def _start_owed(self, names: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
+        """What leaves are owed at a lane's start: its clock does not start at nought, see `Blend`."""
+        known = [max(weight, 1e-9) for weight in weights]
+        fractions = Blend(known, lane=self._lane.index, seed=self._plan.seed).start_owed()
+        means = self._means(names)
+        return {
+            name: round(fraction * mean * OWED_SCALE)
+            for name, fraction, mean in zip(names, fractions, means, strict=True)
+        }
+
+    def _block_counts(self, streams: Sequence[LeafStream]) -> list[int]:
+        names = list(self._shares)
+        drawn = sum(self._cursors.values())
+        few = self._plan.weights_in == "tokens" and drawn < BLOCK_DRAWS
+        owed = [self._owed_before[name] / OWED_SCALE for name in names]
+        return block_counts(
+            FIRST_BLOCKS_DRAWS if few else BLOCK_DRAWS,
+            shares=list(self._shares.values()),
+            means=self._means(names),
+            owed=owed,
+        )
+
+    def _means(self, names: Sequence[str]) -> list[float]:
+        """Mean length of the samples of leaves, in tokens; 1 where samples are counted.
+
+        Of a leaf that has not been drawn, it is what was said beforehand, or else the mean of the others.
+        """
+        if self._plan.weights_in != "tokens":
+            return [1.0] * len(names)
+        priors = {leaf.name: leaf.mean_tokens for leaf in self._plan.leaves}
+        draws, tokens = (self._told.get(name, {}) for name in _TOLD)
+        known: dict[str, float] = {}
+        for name in names:
+            prior = priors[name]
+            weight = PRIOR_DRAWS if prior else 0
+            count = draws.get(name, 0) + weight
+            if count:
+                known[name] = max(1.0, (tokens.get(name, 0) + weight * (prior or 0.0)) / count)
+        others = sum(known.values()) / len(known) if known else 1.0
+        return [known.get(name, others) for name in names]
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    total = dict(before)
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
+    return total
