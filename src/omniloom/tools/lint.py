@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
 
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML
 from omniloom.data.index.lint import LintReport, lint_dataset
+from omniloom.data.index.lint_names import explain_name
 from omniloom.data.index.lint_parts import ERROR
+from omniloom.data.index.lint_quarantine import exclude_entries, exclude_from_split, write_quarantine
 from omniloom.data.index.lint_shard import Finding, LintedShard
+from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
+from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
 from omniloom.errors import OmniloomError
 from omniloom.tools.progress_bar import Display, progress_bar
 
@@ -18,32 +23,67 @@ EXIT_BAD = 1
 
 
 @click.command(
-    epilog=("\b\nExample:\n  omniloom lint shards\n  omniloom lint shards --split-parts val --parallel 8 --json")
+    epilog=(
+        "\b\nExamples:\n  omniloom lint shards\n  omniloom lint shards --split-parts val --parallel 8 --json\n"
+        "  omniloom lint shards --quarantine bad.yaml\n  omniloom lint --explain v1.0/0001.seg.png"
+    )
 )
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path(path_type=Path), required=False)
 @click.option("--split-parts", metavar="A,B", help="Parts to read, separated by commas; all of them by default.")
 @click.option("--dataset-config", default=DATASET_YAML, show_default=True, help="Description of the samples.")
 @click.option("--split-config", default=SPLIT_YAML, show_default=True, help="Split file in .nv-meta.")
-@click.option("--parallel", default=1, show_default=True, type=click.IntRange(0), help="Processes at most.")
+@click.option("--parallel", default=0, type=click.IntRange(0), help="Processes at most.  [default: one per core]")
 @click.option("--decode/--no-decode", default=True, help="Decode images whole, or only look at their headers.")
+@click.option(
+    "--image-decode",
+    default="uint8",
+    type=click.Choice(list(IMAGE_SPECS)),
+    metavar="SPEC",
+    show_default=True,
+    help="How the run will decode images.",
+)
+@click.option("--max-pixels", default=MAX_PIXELS, type=click.IntRange(1), show_default=True, help="Largest image.")
+@click.option(
+    "--min-fraction",
+    default=1.0,
+    type=click.FloatRange(0, 1),
+    show_default=True,
+    help="Least part of an image that is cut short.",
+)
 @click.option("--max-findings", default=1_000, show_default=True, type=click.IntRange(0), help="How many to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option("--quarantine", type=click.Path(path_type=Path), metavar="FILE", help="Write bad samples as YAML here.")
+@click.option("--exclude-bad", is_flag=True, help="Add bad samples to 'exclude' of the split file.")
+@click.option("--explain", metavar="NAME", help="Show how a member's name becomes key and part, and stop.")
 def command(
-    dataset: Path,
+    dataset: Path | None,
     *,
     split_parts: str | None,
     dataset_config: str,
     split_config: str,
     parallel: int,
     decode: bool,
+    image_decode: str,
+    max_pixels: int,
+    min_fraction: float,
     max_findings: int,
     as_json: bool,
+    quarantine: Path | None,
+    exclude_bad: bool,
+    explain: str | None,
 ) -> None:
     """Read every sample and report the bad ones.
 
-    Checks the archives, that the index still fits them, that fields can be filled, and that JSON, texts and images
-    can be decoded. Exits with 1 when a sample is bad.
+    Checks the archives, that the index still fits them, that fields can be filled, and that every part can be decoded
+    as a run with the same options decodes it. Exits with 1 when a sample is bad.
     """
+    images = ImageOptions(max_pixels=max_pixels, min_fraction=min_fraction)
+    decoder = SampleDecoder(image_decode=image_decode, images=images)
+    if explain is not None:
+        _explain(explain, decoder, as_json=as_json)
+        return
+    if dataset is None:
+        raise click.UsageError("Missing argument 'DATASET'. Give the folder of a prepared data set.")
     try:
         with progress_bar("Checking", shown=not as_json) as display:
             report = lint_dataset(
@@ -51,10 +91,12 @@ def command(
                 split_parts=[part.strip() for part in split_parts.split(",")] if split_parts else None,
                 split_config=split_config,
                 config_name=dataset_config,
+                decoder=decoder,
                 decode=decode,
-                num_workers=parallel,
+                num_workers=parallel or os.cpu_count() or 1,
                 on_shard=_Meter(display).show,
             )
+        _set_aside(report, dataset, quarantine, split_config if exclude_bad else None, quiet=as_json)
     except OmniloomError as error:
         if not as_json:
             raise
@@ -66,6 +108,32 @@ def command(
         _print(report, max_findings)
     if report.errors:
         raise SystemExit(EXIT_BAD)
+
+
+def _explain(name: str, decoder: SampleDecoder, *, as_json: bool) -> None:
+    readings = explain_name(name, decoder=decoder)
+    if as_json:
+        click.echo(json.dumps([reading._asdict() for reading in readings]))
+        return
+    for reading in readings:
+        if reading.key is None:
+            click.echo(f"{reading.rule}: belongs to no sample: {reading.ignored}")
+        else:
+            click.echo(f"{reading.rule}: key {reading.key!r}, part {reading.part!r}: {reading.becomes}")
+
+
+def _set_aside(
+    report: LintReport, dataset: Path, quarantine: Path | None, split_config: str | None, *, quiet: bool
+) -> None:
+    """Write what is bad where it was asked for."""
+    if quarantine is not None:
+        write_quarantine(quarantine, report.quarantine)
+        if not quiet:
+            click.echo(f"{quarantine}: {len(report.quarantine):,} entries for 'exclude'")
+    if split_config is not None:
+        path, new = exclude_from_split(dataset, report.quarantine, split_config=split_config)
+        if not quiet:
+            click.echo(f"{path}: {new:,} new entries in 'exclude'")
 
 
 class _Meter:
@@ -121,5 +189,6 @@ def _plain(report: LintReport, max_findings: int) -> dict[str, object]:
         "errors": {reason: count for (level, reason), count in sorted(report.counts.items()) if level == ERROR},
         "warnings": {reason: count for (level, reason), count in sorted(report.counts.items()) if level != ERROR},
         "skipped_parts": report.skipped_parts,
+        "quarantine": exclude_entries(report.quarantine),
         "findings": [finding._asdict() for finding in report.findings[:max_findings]],
     }

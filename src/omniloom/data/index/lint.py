@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.dataset_yaml import describe_samples
@@ -22,10 +24,20 @@ from omniloom.data.index.lint_shard import Finding, LintedShard, LintRequest, li
 from omniloom.data.index.omniloom_json import ShardMark, read_omniloom_info
 from omniloom.data.index.scanning import in_order
 from omniloom.data.index.splits import Splits, read_splits
+from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.parts_table import read_keys
 from omniloom.errors import DatasetError
 
 FINDINGS_KEPT = 10_000
+DEFAULT_DECODER = SampleDecoder()
+
+
+class _Settings(NamedTuple):
+    """What holds for every shard: the decoder, whether images are decoded, and where the keys are left."""
+
+    decoder: SampleDecoder
+    decode: bool
+    folder: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +51,7 @@ class LintReport:
         skipped_parts: split parts without shards.
         findings: the first ten thousand findings.
         counts: all findings, by level and reason.
+        quarantine: what has to be left out for a run without errors: ``<shard>/<key>``, or a whole shard.
     """
 
     shards: int = 0
@@ -47,6 +60,7 @@ class LintReport:
     skipped_parts: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    quarantine: list[str] = field(default_factory=list)
 
     @property
     def errors(self) -> int:
@@ -64,6 +78,7 @@ class LintReport:
         self.samples += linted.samples
         self.bad_samples += linted.bad_samples
         self.counts.update(linted.counts)
+        self.quarantine += [linted.shard] if linted.unusable else [f"{linted.shard}/{key}" for key in linted.bad_keys]
         self.findings += linted.findings[: max(0, FINDINGS_KEPT - len(self.findings))]
 
 
@@ -73,6 +88,7 @@ def lint_dataset(
     split_parts: Sequence[str] | None = None,
     split_config: str = SPLIT_YAML,
     config_name: str = DATASET_YAML,
+    decoder: SampleDecoder = DEFAULT_DECODER,
     decode: bool = True,
     num_workers: int = 1,
     executor: Executor | None = None,
@@ -85,6 +101,7 @@ def lint_dataset(
         split_parts: parts to walk; ``None`` walks all. Empty ones are skipped and listed.
         split_config: name of the split file.
         config_name: name of the description of the samples.
+        decoder: the decoder of the run: what it refuses is an error.
         decode: whether images are decoded whole; otherwise only their headers are read.
         num_workers: processes at most.
         executor: does the work there instead.
@@ -100,7 +117,9 @@ def lint_dataset(
     names = _shards_of(splits, split_parts, report)
     fields = _fields(root, config_name, report)
     with tempfile.TemporaryDirectory(prefix="omniloom-lint-") as folder:
-        requests = _requests(root, names, splits, fields, decode=decode, folder=folder, report=report)
+        # Arrays instead of tensors, and all at once: the same content, without torch.
+        settings = _Settings(dataclasses.replace(decoder, lazy=False, late=True), decode, folder)
+        requests = _requests(root, names, splits, fields, settings=settings, report=report)
         linted = []
         for number, each in enumerate(in_order(lint_shard, requests, executor=executor, num_workers=num_workers)):
             report.merge(each)
@@ -149,8 +168,7 @@ def _requests(
     splits: Splits,
     fields: Mapping[str, tuple[FieldOption, ...]] | None,
     *,
-    decode: bool,
-    folder: str,
+    settings: _Settings,
     report: LintReport,
 ) -> list[LintRequest]:
     info = read_info(root)
@@ -173,8 +191,9 @@ def _requests(
                 table=parts_path(meta_path(root, PARTS_FOLDER), name),
                 fields=fields,
                 excluded_keys=excluded.get(name, frozenset()),
-                decode=decode,
-                new_table=parts_path(folder, name),
+                decoder=settings.decoder,
+                decode=settings.decode,
+                new_table=parts_path(settings.folder, name),
             )
         )
     return requests

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from PIL import Image
-
 from omniloom.data.index.field_map import FieldOption, field_value
-from omniloom.data.media.json_part import has_padding, parse_strict_json
 from omniloom.data.media.decoder import (
+    ARRAY_EXTENSIONS,
     IMAGE_EXTENSIONS,
     JSON_EXTENSIONS,
     NUMBER_EXTENSIONS,
-    TEXT_EXTENSIONS,
-    decode_number,
+    SampleDecoder,
 )
-from omniloom.data.media.image import decode_image, image_size
-from omniloom.errors import DatasetError, SampleError
+from omniloom.data.media.image_kinds import KINDS
+from omniloom.data.media.image_options import check_pixels
+from omniloom.data.media.json_part import has_padding
+from omniloom.data.media.probe import probe_image
+from omniloom.errors import ConfigError, DatasetError, SampleError
 
 ERROR = "error"
 WARNING = "warning"
 
 CHECKED_BYTES = 1 << 30
 PICKLE_EXTENSIONS = frozenset(("pkl", "pickle", "pyd", "pth", "pt"))
-_FORMATS = {
-    extension: name
-    for name, extensions in (
-        ("JPEG", ("jpg", "jpeg", "jpe", "jfif")),
-        ("PNG", ("png",)),
-        ("GIF", ("gif",)),
-        ("BMP", ("bmp",)),
-        ("WEBP", ("webp",)),
-        ("TIFF", ("tif", "tiff")),
-    )
-    for extension in extensions
-}
+_NEVER_EMPTY = IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS | ARRAY_EXTENSIONS
+_FORMATS = {extension: kind.name for kind in KINDS for extension in kind.extensions}
+
+Checker = Callable[[bytes, str], tuple[Any, list["Remark"]]]
 
 
 class Remark(NamedTuple):
@@ -60,6 +51,7 @@ def check_sample(
     sizes: Mapping[str, int],
     fields: Mapping[str, tuple[FieldOption, ...]] | None,
     *,
+    decoder: SampleDecoder,
     decode: bool,
 ) -> Iterator[Remark]:
     """Check every part of a sample, and that its fields can be filled.
@@ -68,6 +60,7 @@ def check_sample(
         parts: reads the bytes of a part, by name.
         sizes: size of each part in bytes.
         fields: alternatives of each field, where the data set has a field map.
+        decoder: the decoder of the run; what it refuses is an error.
         decode: whether images are decoded whole, or only looked at.
     """
     values: dict[str, Any] = {}
@@ -75,11 +68,12 @@ def check_sample(
     for name, read in parts.items():
         values[name] = None
         if not sizes[name]:
-            decoded = suffix_of(name) in IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS
-            yield Remark(ERROR if decoded else WARNING, "empty-member", name, "the part has no bytes")
+            yield Remark(
+                ERROR if suffix_of(name) in _NEVER_EMPTY else WARNING, "empty-member", name, "the part has no bytes"
+            )
             failed.add(name)
             continue
-        checker = _checker(name, decode=decode)
+        checker = _checker(name, decoder, decode=decode)
         if checker is None:
             continue
         if sizes[name] > CHECKED_BYTES:
@@ -90,6 +84,9 @@ def check_sample(
         except SampleError as error:
             failed.add(name)
             yield Remark(ERROR, error.reason, name, str(error))
+        except ConfigError as error:  # an extra is missing
+            failed.add(name)
+            yield Remark(ERROR, "missing-extra", name, str(error))
         else:
             yield from remarks
     for field, options in (fields or {}).items():
@@ -106,26 +103,23 @@ def suffix_of(part: str) -> str:
     return part.rpartition(".")[2].lower()
 
 
-def _checker(name: str, *, decode: bool) -> Callable[[bytes, str], tuple[Any, list[Remark]]] | None:
+def _checker(name: str, decoder: SampleDecoder, *, decode: bool) -> Checker | None:
     suffix = suffix_of(name)
-    if suffix in JSON_EXTENSIONS:
-        return _check_json
-    if suffix in TEXT_EXTENSIONS:
-        return lambda data, _: (_text(data), [])
-    if suffix in NUMBER_EXTENSIONS:
-        return lambda data, _: (decode_number(data), [])
     if suffix in PICKLE_EXTENSIONS:
         return _warn_of_pickle
+    function = decoder.function(name)
+    if function is None:
+        return None
     if suffix in IMAGE_EXTENSIONS:
-        return _check_image if decode else _check_image_header
-    return None
+        return _image_checker(decoder, function if decode else None)
+    pads = suffix in JSON_EXTENSIONS
 
+    def check(data: bytes, name: str) -> tuple[Any, list[Remark]]:
+        value = function(data)
+        padded = pads and has_padding(data)
+        return value, [Remark(WARNING, "nul-padding", name, "the text is padded with NULs")] if padded else []
 
-def _check_json(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    value = parse_strict_json(data)
-    if has_padding(data):
-        return value, [Remark(WARNING, "nul-padding", name, "the text is padded with NULs")]
-    return value, []
+    return check
 
 
 def _warn_of_pickle(_data: bytes, name: str) -> tuple[Any, list[Remark]]:
@@ -133,24 +127,21 @@ def _warn_of_pickle(_data: bytes, name: str) -> tuple[Any, list[Remark]]:
     return None, [Remark(WARNING, "pickle", name, told)]
 
 
-def _check_image(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    decode_image(data)
-    return _check_image_header(data, name)
+def _image_checker(decoder: SampleDecoder, function: Callable[[bytes], Any] | None) -> Checker:
+    """Decodes an image, or with no function looks at its header; remarks on what the decoder passes over."""
 
+    def check(data: bytes, name: str) -> tuple[Any, list[Remark]]:
+        if function is not None:
+            function(data)
+        header = probe_image(data)
+        check_pixels(header, decoder.images)
+        remarks = []
+        expected = _FORMATS.get(suffix_of(name), header.kind.name)
+        if header.kind.name != expected:
+            told = f"holds {header.kind.name}, though its name says {expected}"
+            remarks.append(Remark(WARNING, "content-type", name, told))
+        if header.damaged:
+            remarks.append(Remark(WARNING, "metadata", name, f"the metadata is damaged: {header.damaged}"))
+        return None, remarks
 
-def _check_image_header(data: bytes, name: str) -> tuple[Any, list[Remark]]:
-    """A remark where the content is another format than the name says."""
-    image_size(data)
-    with Image.open(io.BytesIO(data)) as image:
-        found = image.format
-    expected = _FORMATS.get(suffix_of(name), found)
-    if found == expected:
-        return None, []
-    return None, [Remark(WARNING, "content-type", name, f"holds {found}, though its name says {expected}")]
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise SampleError(f"byte {error.start} of the text is not UTF-8: {error.reason}", reason="encoding") from None
+    return check

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from omniloom.data.index.field_map import FieldOption
+from omniloom.data.index.lint_names import doubtful_names
 from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample
 from omniloom.data.index.omniloom_json import ShardMark
+from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.archive_file import read_at
 from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_summary, write_parts_table
@@ -60,6 +62,7 @@ class LintRequest(NamedTuple):
         table: its parts table, if there is one.
         fields: alternatives of each field; ``None`` without a field map.
         excluded_keys: samples that are not yielded and not checked.
+        decoder: the decoder of the run.
         decode: whether images are decoded.
         new_table: where to leave the keys for a comparison of shards.
     """
@@ -72,6 +75,7 @@ class LintRequest(NamedTuple):
     table: str
     fields: Mapping[str, tuple[FieldOption, ...]] | None
     excluded_keys: frozenset[str]
+    decoder: SampleDecoder
     decode: bool
     new_table: str
 
@@ -87,6 +91,8 @@ class LintedShard:
         findings: the first thousand findings.
         counts: all findings, by level and reason.
         key_range: smallest and largest key.
+        bad_keys: keys of all samples with an error.
+        unusable: whether the shard as a whole cannot be read.
     """
 
     shard: str
@@ -95,6 +101,8 @@ class LintedShard:
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     key_range: tuple[str, str] | None = None
+    bad_keys: list[str] = field(default_factory=list)
+    unusable: bool = False
 
     def add(self, finding: Finding, *, times: int = 1) -> None:
         """Count a finding and keep it while there is room."""
@@ -109,6 +117,7 @@ def lint_shard(request: LintRequest) -> LintedShard:
     tell = functools.partial(_shard_finding, request.shard)
     scan = _scanned(request, found)
     if scan is None:
+        found.unusable = True
         return found
     found.key_range = write_parts_table(request.new_table, scan, mtime_ns=0, on_duplicate="error").key_range
     stale = _staleness(request, scan)
@@ -183,11 +192,12 @@ def _staleness(request: LintRequest, scan: ShardScan) -> str | None:
 def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[Finding, int]]:
     tell = functools.partial(_shard_finding, request.shard)
     torn = request.mark is None and scan.interleaved > 0
-    if scan.dotted_keys:
-        share = f"{scan.dotted_keys:,}/{len(scan.part_rows):,}"
-        names = " and ".join(repr(name) for name in scan.dotted_names)
+    doubtful = doubtful_names(scan, request.fields or {})
+    if doubtful:
+        share = f"{len(doubtful):,}/{len(scan.part_rows):,}"
+        names = " and ".join(repr(name) for name in doubtful[:2])
         message = f"{share} names have more than one dot ({names}); the key ends at the first"
-        yield tell(WARNING, "dotted-key", message), scan.dotted_keys
+        yield tell(WARNING, "dotted-key", message), len(doubtful)
     if scan.interleaved and not torn:
         message = f"{scan.interleaved:,} samples have parts that are not neighbours; they are read through a table"
         yield tell(WARNING, "interleaved", message), scan.interleaved
@@ -225,6 +235,8 @@ def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard) ->
                 place = (request.shard, key, remark.part, start, stop)
                 found.add(Finding(remark.level, remark.reason, *place, remark.message))
             found.bad_samples += bad
+            if bad:
+                found.bad_keys.append(key)
     finally:
         os.close(descriptor)
 
@@ -237,7 +249,7 @@ def _remarks(request: LintRequest, descriptor: int, parts: Mapping[str, tuple[in
     readers = {name: functools.partial(read, name) for name in parts}
     sizes = {name: stop - start for name, (start, stop) in parts.items()}
     try:
-        yield from check_sample(readers, sizes, request.fields, decode=request.decode)
+        yield from check_sample(readers, sizes, request.fields, decoder=request.decoder, decode=request.decode)
     except (StorageError, OSError) as error:
         yield Remark(ERROR, "unreadable", "", str(error))
 

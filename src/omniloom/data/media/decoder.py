@@ -38,6 +38,13 @@ __all__ = [
     "to_tensor",
 ]
 
+_WORDS = (
+    (TEXT_EXTENSIONS, "a text in UTF-8"),
+    (NUMBER_EXTENSIONS, "a whole number"),
+    (JSON_EXTENSIONS, "a JSON value"),
+    (ARRAY_EXTENSIONS, "an array of numpy"),
+)
+
 Function = Callable[[bytes], Any]
 _DEFAULT_IMAGES = ImageOptions()
 
@@ -99,6 +106,15 @@ class SampleDecoder:
         """The value of a part, by its file name."""
         function = self.function(fname)
         return raw if function is None else function(raw)
+
+    def describe(self, part: str) -> str:
+        """What becomes of a part of this name, in words."""
+        extension = part.rpartition(".")[2]
+        if self.function(part) is None:
+            return "bytes, as they are"
+        if extension.lower() in _MEDIA_TABLE:
+            return f"an image, decoded as {self.image_decode!r}"
+        return next(words for extensions, words in _WORDS if extension in extensions)
 
     def image(self, data: bytes) -> Any:
         """An image as ``image_decode`` says."""
