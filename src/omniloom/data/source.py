@@ -10,8 +10,9 @@ from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import describe_samples
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.kinds import SAMPLE_CLASSES
-from omniloom.data.leaf import CrudeCook, FieldCook, Leaf
+from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
+from omniloom.data.row_cook import CrudeCook, FieldCook
 from omniloom.data.side.store import SideStore
 from omniloom.errors import ConfigError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Container
 from itertools import accumulate
 from typing import Any
 
@@ -24,7 +25,7 @@ class TarRows:
         wanted: parts to read; ``None``: all.
     """
 
-    def __init__(self, index: DatasetIndex, *, split_config: str, wanted: frozenset[str] | None = None) -> None:
+    def __init__(self, index: DatasetIndex, *, split_config: str, wanted: Container[str] | None = None) -> None:
         self.index = index
         self.wanted = wanted
         self._split_config = split_config
@@ -87,7 +88,7 @@ class TarRows:
             return shard.name, None
 
 
-def _rows_again(place: tuple[str, str, str], samples: int, wanted: frozenset[str] | None) -> TarRows:
+def _rows_again(place: tuple[str, str, str], samples: int, wanted: Container[str] | None) -> TarRows:
     root, split_part, split_config = place
     index = open_dataset(root, split_part=split_part, split_config=split_config, check_files=False)
     if index.samples != samples:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import accumulate
+from pathlib import PurePosixPath
+from typing import NamedTuple, Protocol
 
 from omniloom.data.sample import RawSample
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, SkipSample
 
 
 class Rows(Protocol):
@@ -72,3 +76,63 @@ class SubRows:
     def parts_of_first_row(self) -> frozenset[str]:
         """Names of the parts of the first row of all."""
         return self.rows.parts_of_first_row()
+
+
+class RowFile(NamedTuple):
+    """A file that holds rows.
+
+    Attributes:
+        name: its name, relative to the data set.
+        path: where it is.
+        rows: how many it holds, excluded ones included.
+        excluded: rows that are not to be yielded, by their number in the file, as text.
+    """
+
+    name: str
+    path: str
+    rows: int
+    excluded: frozenset[str] = frozenset()
+
+
+class FileRows:
+    """Rows of several files, laid end to end; the common part of sources whose files are not tar archives.
+
+    Args:
+        files: the files, in the order of the rows.
+    """
+
+    def __init__(self, files: Sequence[RowFile]) -> None:
+        self.files = tuple(files)
+        self._ends = list(accumulate(file.rows for file in self.files))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __repr__(self) -> str:
+        more = f" and {len(self.files) - 1:,} more" if len(self.files) > 1 else ""
+        return f"{type(self).__name__}({self.files[0].path!r}{more})"
+
+    def find(self, row: int) -> tuple[int, int]:
+        """Number of the file of a row, and the row in it.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"{self!r}: there is no row {row:,}; it has {len(self):,} rows")
+        number = bisect_right(self._ends, row)
+        return number, row - self._ends[number] + self.files[number].rows
+
+    def find_included(self, row: int) -> tuple[int, int]:
+        """As `find`. Raises SkipSample for rows that a split excludes."""
+        number, file_row = self.find(row)
+        excluded = self.files[number].excluded
+        if excluded and str(file_row) in excluded:
+            raise SkipSample("excluded")
+        return number, file_row
+
+    def key_of(self, number: int, file_row: int) -> str:
+        """Key of a row: its number, and the file's name without suffix before it where there are several files."""
+        if len(self.files) == 1:
+            return str(file_row)
+        return f"{PurePosixPath(self.files[number].name).with_suffix('')}/{file_row}"

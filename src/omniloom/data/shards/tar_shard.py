@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 from array import array
+from collections.abc import Container
 from typing import Any
 
 from omniloom.data.sample import Span
@@ -81,7 +82,7 @@ class TarShard:
     def __len__(self) -> int:
         return self.samples
 
-    def read(self, row: int, wanted: frozenset[str] | None = None) -> tuple[str, dict[str, bytes]]:
+    def read(self, row: int, wanted: Container[str] | None = None) -> tuple[str, dict[str, bytes]]:
         """Key of a sample and the bytes of its parts.
 
         Args:
@@ -156,7 +157,7 @@ class TarShard:
         else:
             self._offsets = None
 
-    def _parse_plain(self, span: bytes, wanted: frozenset[str] | None) -> tuple[str, dict[str, bytes]] | None:
+    def _parse_plain(self, span: bytes, wanted: Container[str] | None) -> tuple[str, dict[str, bytes]] | None:
         """The sample of a span of ordinary members; ``None`` where anything needs a closer look."""
         parts: dict[str, bytes] = {}
         key, position, end = None, 0, len(span)
@@ -188,7 +189,7 @@ class TarShard:
         return None if key is None or position != end else (key, parts)
 
     def _parse_closely(
-        self, span: bytes, row: int, start: int, wanted: frozenset[str] | None
+        self, span: bytes, row: int, start: int, wanted: Container[str] | None
     ) -> tuple[str, dict[str, bytes]]:
         key, places = self._members(Window(span, start), row, start, start + len(span))
         chosen = {part: place for part, place in places.items() if wanted is None or part in wanted}
@@ -236,13 +237,13 @@ class TarShard:
             raise self._sample_error(row, "only members that are ignored, such as AppleDouble files", "ignored-row")
         return key, places
 
-    def _read_by_part(self, file: OpenFile, row: int, wanted: frozenset[str] | None) -> tuple[str, dict[str, bytes]]:
+    def _read_by_part(self, file: OpenFile, row: int, wanted: Container[str] | None) -> tuple[str, dict[str, bytes]]:
         """Read a row whose span is long part by part, leaving out those that are not wanted."""
         key, places = self._places(file, row)
         chosen = [(part, *place) for part, place in places.items() if wanted is None or part in wanted]
         return key, {part: self._read_part(file, row, part, start, stop) for part, start, stop in chosen}
 
-    def _read_by_table(self, row: int, wanted: frozenset[str] | None) -> tuple[str, dict[str, bytes]]:
+    def _read_by_table(self, row: int, wanted: Container[str] | None) -> tuple[str, dict[str, bytes]]:
         file = self._file or self._open()
         key, parts = self._table.row(row) if self._table is not None else ("", [])
         chosen = [part for part in parts if wanted is None or part[0] in wanted]

@@ -1,0 +1,1 @@
+"""Rows of tables: Parquet files and Arrow files as Hugging Face `datasets` saves them."""

@@ -1,0 +1,100 @@
+"""A spool: decoded blocks of rows on the local disk, bounded in bytes, so that rows come in any order.
+
+A row group of a Parquet file can only be decoded whole. It is decoded once, in small batches, into a file from which
+any row is then served through a memory map: memory stays free to be taken back by the system, and neighbours cost
+nothing. The file has no name: it is removed as soon as it is open, so nothing is left behind whoever is killed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
+
+from omniloom.data.tables.columns import BatchTable
+from omniloom.errors import ConfigError
+from omniloom.storage.files import storage_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPOOL_BYTES_VARIABLE = "OMNILOOM_SPOOL_BYTES"
+SPOOL_FOLDER_VARIABLE = "OMNILOOM_SPOOL_DIR"
+DEFAULT_SPOOL_BYTES = 4 << 30
+
+
+class Spool:
+    """Blocks of record batches by name; beyond its capacity, those that were not used for longest are given up.
+
+    Args:
+        capacity_bytes: disk space for all blocks; at least one block is kept, whatever its size.
+        folder: where files are made; ``None``: the system's temporary folder.
+    """
+
+    def __init__(self, *, capacity_bytes: int, folder: str | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.size_bytes = 0
+        self._folder = folder
+        self._blocks: OrderedDict[Hashable, tuple[BatchTable, int]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def block(self, name: Hashable, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> BatchTable:
+        """The rows of a block, decoded by ``make`` where they are not here.
+
+        Raises:
+            StorageError: the disk is full or the folder cannot be written to.
+        """
+        with self._lock:
+            found = self._blocks.get(name)
+            if found is None:
+                found = self._blocks[name] = self._spooled(*make())
+                self.size_bytes += found[1]
+            self._blocks.move_to_end(name)
+            while self.size_bytes > self.capacity_bytes and len(self._blocks) > 1:
+                self.size_bytes -= self._blocks.popitem(last=False)[1][1]
+            return found[0]
+
+    def _spooled(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[BatchTable, int]:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+
+        try:
+            with tempfile.TemporaryFile(dir=self._folder, prefix="omniloom-spool-") as file:
+                with pa.ipc.new_file(file, schema) as writer:
+                    for batch in batches:
+                        writer.write_batch(batch)
+                file.flush()
+                size_bytes = file.tell()
+                # The map keeps the bytes when the file, which has no name any more, is closed.
+                view = mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
+            reader = pa.ipc.open_file(pa.py_buffer(view))
+            return BatchTable([reader.get_batch(number) for number in range(reader.num_record_batches)]), size_bytes
+        except OSError as error:
+            where = self._folder or tempfile.gettempdir()
+            raise storage_error("write to the spool in", where, error) from error
+
+
+_SPOOLS: dict[int, Spool] = {}
+
+
+def process_spool() -> Spool:
+    """The spool of this process, of the size and in the folder that the environment says.
+
+    Raises:
+        ConfigError: the environment's size is no number.
+    """
+    spool = _SPOOLS.get(os.getpid())
+    if spool is None:
+        text = os.environ.get(SPOOL_BYTES_VARIABLE, str(DEFAULT_SPOOL_BYTES))
+        if not text.isdecimal():
+            raise ConfigError(f"{SPOOL_BYTES_VARIABLE}={text!r}: expected a whole number of bytes")
+        _SPOOLS.clear()  # a child of a fork lets go of its parent's
+        spool = Spool(capacity_bytes=int(text), folder=os.environ.get(SPOOL_FOLDER_VARIABLE))
+        spool = _SPOOLS.setdefault(os.getpid(), spool)
+    return spool

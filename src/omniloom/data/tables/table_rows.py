@@ -1,0 +1,99 @@
+"""`TableRows`: the rows of table files of one form, laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from omniloom.data.sample import RawSample
+from omniloom.data.shards.rows import FileRows, RowFile
+from omniloom.data.tables.columns import ColumnKind, row_parts
+from omniloom.errors import DatasetError, ShardError, SkipSample
+from omniloom.storage.inside import InsideFolder
+
+
+class Table(Protocol):
+    """One table file, opened when it is asked; picklable while closed."""
+
+    def row(self, row: int) -> dict[str, Any]:
+        """Values of a row by column."""
+
+    def byte_range(self, row: int) -> tuple[int, int] | None:
+        """First byte of what has to be read for a row and the byte after its last; ``None`` where it lies apart."""
+
+
+class TableRows(FileRows):
+    """The rows of table files, laid end to end.
+
+    Args:
+        files: the files.
+        tables: each file as a table.
+        kinds: what becomes of each column that is read.
+        root: folder of the data set; files that rows name are read below it.
+    """
+
+    def __init__(
+        self, files: Sequence[RowFile], tables: Sequence[Table], *, kinds: Mapping[str, ColumnKind], root: str
+    ) -> None:
+        super().__init__(files)
+        self.kinds = dict(kinds)
+        self._tables = list(tables)
+        self._inside = InsideFolder(root)
+
+    def read(self, row: int) -> RawSample:
+        """The parts of a row. Raises SkipSample, ShardError or StorageError."""
+        number, file_row = self.find_included(row)
+        parts = row_parts(self._tables[number].row(file_row), self.kinds, self._inside.read)
+        return RawSample(self.key_of(number, file_row), self.files[number].name, parts)
+
+    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
+        """File of a row, and the bytes that have to be read for it; never raises."""
+        number, file_row = self.find(row)
+        try:
+            return self.files[number].name, self._tables[number].byte_range(file_row)
+        except Exception:
+            return self.files[number].name, None
+
+    def parts_of_first_row(self) -> frozenset[str]:
+        """Names of the parts of the first row; nothing where it cannot be read."""
+        try:
+            return frozenset(self.read(0).parts)
+        except (DatasetError, SkipSample, OSError):
+            return frozenset()
+
+
+def check_columns(file: RowFile, kinds: Mapping[str, ColumnKind], first: RowFile, known: Mapping[str, str]) -> None:
+    """See that a file has the columns of the first one.
+
+    Raises:
+        ShardError: ``other-columns``.
+    """
+    differing = sorted(name for name in kinds.keys() | known.keys() if kinds.get(name) != known.get(name))
+    if differing:
+        name = differing[0]
+        raise ShardError(
+            f"{file.path}: column {name!r} is {kinds.get(name, 'not there')} here and {known.get(name, 'not there')} "
+            f"in {first.path}. Keep files of one form in a folder.",
+            shard=file.name,
+            reason="other-columns",
+        )
+
+
+def check_rows(file: RowFile, rows: int) -> None:
+    """See that a file has as many rows as when the data set was opened.
+
+    Raises:
+        ShardError: ``index-stale``.
+    """
+    if rows != file.rows:
+        raise ShardError(
+            f"{file.path}: has {rows:,} rows now and had {file.rows:,} when the data set was opened. Make the loader "
+            "again.",
+            shard=file.name,
+            reason="index-stale",
+        )
+
+
+def chosen(kinds: Mapping[str, ColumnKind], wanted: frozenset[str] | None) -> dict[str, ColumnKind]:
+    """The columns that are read."""
+    return {name: kind for name, kind in kinds.items() if wanted is None or name in wanted}
