@@ -1,0 +1,1 @@
+"""Text from models, token by token."""

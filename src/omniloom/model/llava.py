@@ -1,0 +1,158 @@
+"""LLaVA: a vision tower, a projector and a language model.
+
+`input_ids` hold one placeholder for every image feature, so lengths are known before any pixel is seen. Features
+take the places of the placeholders in order: image by image, tile by tile, patch by patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from omniloom.errors import InputError
+from omniloom.model.attention import Attend, AttendPacked
+from omniloom.model.config import LlavaConfig
+from omniloom.model.decoder import Decoder
+from omniloom.model.documents import Documents
+from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, sum_of_losses
+from omniloom.model.projector import Projector
+from omniloom.model.vision import CHANNELS, VisionTower
+
+Images = Tensor | Sequence[Tensor] | None
+
+
+class Llava(nn.Module):
+    """Images and text to what follows each token."""
+
+    def __init__(self, config: LlavaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.vision_tower = VisionTower(config.vision)
+        self.projector = Projector(config.projector)
+        self.language_model = Decoder(config.language)
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, " tokens"],
+        *,
+        documents: Documents,
+        images: Images = None,
+        image_positions: Int[Tensor, " features"] | None = None,
+    ) -> Float[Tensor, "tokens vocab"]:
+        """Scores of all words after each token; for training use `loss`, which never makes them all.
+
+        Args:
+            input_ids: tokens of all documents, one after another.
+            documents: where the documents lie.
+            images: tiles ``[tiles, 3, height, width]`` in the order of their placeholders, or a sequence of such
+                tensors where sizes differ, or ``None``.
+            image_positions: where `input_ids` has placeholders, in order, if the caller knows: on an accelerator
+                this spares a wait for the device.
+
+        Raises:
+            InputError: the counts of tokens, placeholders and image features do not fit together.
+        """
+        stream = self.decode(input_ids, documents=documents, images=images, image_positions=image_positions)
+        return self.language_model.logits(stream)
+
+    def loss(
+        self,
+        input_ids: Int[Tensor, " tokens"],
+        *,
+        labels: Int[Tensor, " tokens"],
+        documents: Documents,
+        images: Images = None,
+        image_positions: Int[Tensor, " features"] | None = None,
+        token_weights: Float[Tensor, " tokens"] | None = None,
+        chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
+    ) -> LossSum:
+        """The summed cross entropy of the labelled tokens.
+
+        `labels` hold the word after each token, -100 where nothing is learned; the rest is as in `forward` and in
+        `omniloom.model.loss.sum_of_losses`.
+        """
+        stream = self.decode(input_ids, documents=documents, images=images, image_positions=image_positions)
+        weight = self.language_model.head_weight
+        return sum_of_losses(stream, weight, labels, token_weights=token_weights, chunk_tokens=chunk_tokens)
+
+    def decode(
+        self,
+        input_ids: Int[Tensor, " tokens"],
+        *,
+        documents: Documents,
+        images: Images = None,
+        image_positions: Int[Tensor, " features"] | None = None,
+        attend: Attend | None = None,
+    ) -> Float[Tensor, "tokens dim"]:
+        """The stream after the language model's last norm; `attend` replaces plain packed attention."""
+        if documents.tokens != input_ids.numel():
+            raise InputError(
+                f"documents of {documents.tokens} tokens, but {input_ids.numel()} input ids. "
+                "Give Documents.of_lengths the lengths after image placeholders were put in."
+            )
+        embeddings = self.embed(input_ids, images=images, image_positions=image_positions)
+        attend = AttendPacked(documents, embeddings.device) if attend is None else attend
+        output: Tensor = self.language_model(embeddings, attend)
+        return output
+
+    def embed(
+        self,
+        input_ids: Int[Tensor, " tokens"],
+        *,
+        images: Images = None,
+        image_positions: Int[Tensor, " features"] | None = None,
+    ) -> Float[Tensor, "tokens dim"]:
+        """Token embeddings with image features at their placeholders.
+
+        Without images, one black tile is seen and none of its features is placed: its gradient is exactly zero, and
+        the ranks that share the tower's weights all come through the same collectives.
+        """
+        if image_positions is None:
+            image_positions = (input_ids == self.config.image_token_id).nonzero()[:, 0]
+        groups = _groups(images)
+        features = self.image_features(groups or [self._black_tile()])
+        if groups and len(features) != len(image_positions):
+            raise InputError(
+                f"{len(features)} image features for {len(image_positions)} placeholders (id "
+                f"{self.config.image_token_id}). Put LlavaConfig.image_tokens(height, width) placeholders for a tile."
+            )
+        if not groups and len(image_positions):
+            raise InputError(
+                f"{len(image_positions)} placeholders (id {self.config.image_token_id}), but no images. "
+                "Give the images, or leave the placeholders out."
+            )
+        # The placeholder's id may lie outside of the vocabulary; its embedding is replaced anyway.
+        embeddings = self.language_model.embed(input_ids.index_fill(0, image_positions, 0))
+        return embeddings.index_put((image_positions,), features[: len(image_positions)].to(embeddings.dtype))
+
+    def image_features(self, images: Sequence[Tensor]) -> Float[Tensor, "features dim"]:
+        """What the language model gets of images: one row a placeholder, in order."""
+        return torch.cat([self._features_of_one_size(group).flatten(0, 1) for group in images])
+
+    def _features_of_one_size(self, tiles: Float[Tensor, "tiles 3 height width"]) -> Float[Tensor, "tiles tokens dim"]:
+        config = self.config
+        rows, columns = config.vision.grid(tiles.shape[-2], tiles.shape[-1])
+        config.projector.tokens(rows, columns)
+        features = self.vision_tower(tiles, feature_layers=config.feature_layers, norm_features=config.norm_features)
+        if not config.keep_class_token:
+            features = features[:, config.vision.prefix_tokens :]
+        projected: Tensor = self.projector(features, rows=rows, columns=columns)
+        return projected
+
+    def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
+        side = self.config.vision.image_size
+        return self.vision_tower.patch_embed.weight.new_zeros(1, CHANNELS, side, side)
+
+
+def _groups(images: Images) -> list[Tensor]:
+    """Tiles by size, without empty groups."""
+    if images is None:
+        return []
+    groups = [images] if isinstance(images, Tensor) else list(images)
+    wrong = [tuple(group.shape) for group in groups if group.dim() != 4 or group.shape[1] != CHANNELS]
+    if wrong:
+        raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
+    return [group for group in groups if len(group)]
