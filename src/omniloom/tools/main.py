@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "info": Entry("omniloom.tools.info:command", "Tell what a prepared data set holds."),
     "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),
     "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
+    "evaluate": Entry("omniloom.tools.evaluate:command", "Score answers to a benchmark."),
 }
 
 

@@ -1,0 +1,102 @@
+"""Benchmark files: JSON, JSON lines and Parquet, read with errors that name the row and the key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omniloom.errors import ConfigError
+
+Row = Mapping[str, Any]
+
+_WRAPPERS = ("data", "questions", "annotations", "samples", "items")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The objects of a ``.json`` (a list, or one under ``data``, ``questions``, ...), ``.jsonl`` or ``.parquet`` file.
+
+    A JSON object of objects gives those, each with its key as ``id`` unless it has one.
+
+    Raises:
+        ConfigError: the file is missing or holds something else; it names the file and line.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file.")
+    if path.suffix == ".parquet":
+        return _parquet_rows(path)
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix == ".jsonl":
+        return [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
+    loaded = _loads(text, path, None)
+    if isinstance(loaded, Mapping):
+        for name in _WRAPPERS:
+            if isinstance(loaded.get(name), list):
+                loaded = loaded[name]
+                break
+        else:
+            loaded = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in loaded.items()]
+    if not isinstance(loaded, list):
+        raise ConfigError(f"{path}: {type(loaded).__name__} found; a list of objects expected.")
+    return [_object(row, path, number) for number, row in enumerate(loaded, 1)]
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file. Raises ConfigError with file and line."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file.")
+    return _loads(path.read_text(encoding="utf-8-sig"), path, None)
+
+
+def wanted(row: Row, *names: str, where: object) -> Any:
+    """The first of some keys that a row has. Raises ConfigError naming those that were looked for and found."""
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    raise ConfigError(f"{where}: none of the keys {', '.join(names)} in a row; found: {', '.join(map(str, row))}.")
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """One or several answers as texts; objects give their ``answer`` or ``caption``."""
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return tuple(
+        str(wanted(one, "answer", "caption", "text", where="an answer")) if isinstance(one, Mapping) else str(one)
+        for one in several
+    )
+
+
+def letters(options: Any) -> dict[str, str]:
+    """Options by letter, from a list, a mapping, or a list written as text."""
+    if isinstance(options, str):
+        options = json.loads(options)
+    if isinstance(options, Mapping):
+        return {str(letter): str(text) for letter, text in options.items()}
+    return {chr(ord("A") + index): str(text) for index, text in enumerate(options or ())}
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _loads(text: str, path: Path, line: int | None) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        place = f"line {line}" if line is not None else f"line {getattr(error, 'lineno', '?')}"
+        raise ConfigError(f"{path}: {place} is not JSON: {error}.") from None
+
+
+def _object(row: Any, path: Path, number: int) -> Row:
+    if not isinstance(row, Mapping):
+        raise ConfigError(f"{path}: row {number} is {type(row).__name__}; an object expected.")
+    return row
+
+
+def _parquet_rows(path: Path) -> list[Row]:
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigError(f"{path}: reading Parquet needs pyarrow. Install omniloom[parquet].") from None
+    rows: list[Row] = parquet.read_table(path).to_pylist()
+    return rows

@@ -1,0 +1,168 @@
+"""From items and answers to a result that says what it is worth: every id once, or the result says which not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from omniloom._version import __version__
+from omniloom.errors import ConfigError
+from omniloom.evaluate.answer_files import Answer
+from omniloom.evaluate.task import Item, Scores, Task
+
+Missing = Literal["wrong", "leave-out"]
+
+_IDS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What became of every id.
+
+    Attributes:
+        expected: items of the benchmark.
+        answered: items with an answer that is not empty.
+        missing: ids without an answer.
+        empty: ids whose answer is empty.
+        doubled: ids with several equal answers, of which one counts.
+        conflicting: ids with several different answers, of which the first counts.
+        unknown: ids of answers that are no item's.
+    """
+
+    expected: int
+    answered: int
+    missing: tuple[str, ...]
+    empty: tuple[str, ...]
+    doubled: tuple[str, ...]
+    conflicting: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether each item has one answer, and there are no others. Empty answers are answers, and are wrong."""
+        return not (self.missing or self.conflicting or self.unknown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A score and all that it hangs on.
+
+    Attributes:
+        task: the benchmark.
+        variant: the rule.
+        scores: of the items that count.
+        account: of the ids.
+        missing_policy: ``wrong``: items without an answer count as answered by nothing; ``leave-out``: not at all.
+        about: what else is known: model, files, their fingerprints.
+        items: the items that count, in the order of ``scores.items``.
+        texts: their answers.
+    """
+
+    task: Task
+    variant: str
+    scores: Scores
+    account: Account
+    missing_policy: Missing
+    about: Mapping[str, Any]
+    items: Sequence[Item]
+    texts: Sequence[str]
+
+    def to_plain(self) -> dict[str, Any]:
+        """The result as JSON can hold it."""
+        account = self.account
+        ids = {name: getattr(account, name) for name in ("missing", "empty", "doubled", "conflicting", "unknown")}
+        return {
+            "task": self.task.name,
+            "title": self.task.title,
+            "metric": self.task.metric,
+            "variant": self.variant,
+            "omniloom_version": __version__,
+            "checked_against": self.task.oracle or "unverified",
+            "scores": dict(self.scores.metrics),
+            "groups": {kind: dict(groups) for kind, groups in self.scores.groups.items()},
+            "counts": {"expected": account.expected, "answered": account.answered, "scored": len(self.items)}
+            | {name: len(each) for name, each in ids.items()},
+            "ids": {name: list(each[:_IDS_SHOWN]) for name, each in ids.items() if each},
+            "missing_policy": self.missing_policy,
+            "complete": account.complete,
+            "prompt_example": self.task.prompt(self.items[0]) if self.items else "",
+            **self.about,
+        }
+
+
+def evaluate(
+    task: Task,
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    *,
+    variant: str | None = None,
+    missing: Missing = "wrong",
+    about: Mapping[str, Any] | None = None,
+) -> Result:
+    """Score answers.
+
+    Args:
+        task: the benchmark.
+        items: its items; options and right answers that they lack are taken from the answers, if those bring them.
+        answers: of a model; matched by id.
+        variant: the rule; ``None``: the first of the task's.
+        missing: what becomes of items without an answer.
+        about: what else the result is to say.
+
+    Raises:
+        ConfigError: the variant is unknown, an id comes twice among the items, or no answer is one to them.
+    """
+    variant = variant or task.variants[0]
+    if variant not in task.variants:
+        raise ConfigError(f"{task.name}: variant {variant!r} found; one of {', '.join(task.variants)} expected.")
+    twice = [name for name, count in Counter(item.id for item in items).items() if count > 1]
+    if twice or not items:
+        found = f"id {twice[0]!r} comes twice among the items" if twice else "there are no items"
+        raise ConfigError(f"{task.name}: {found}. Each id once, and at least one, is expected.")
+    said: dict[str, list[Answer]] = {}
+    for answer in answers:
+        said.setdefault(answer.id, []).append(answer)
+    account = _account(items, said)
+    if len(account.missing) == len(items):
+        raise ConfigError(
+            f"{task.name}: no answer is to one of the {len(items)} items: ids like {next(iter(said), 'none')!r} found, "
+            f"like {items[0].id!r} expected."
+        )
+    counted = [item for item in items if missing == "wrong" or item.id in said]
+    completed = [_completed(item, said[item.id][0]) if item.id in said else item for item in counted]
+    texts = [said[item.id][0].text if item.id in said else "" for item in counted]
+    return Result(
+        task=task,
+        variant=variant,
+        scores=task.score(completed, texts, variant),
+        account=account,
+        missing_policy=missing,
+        about=about or {},
+        items=completed,
+        texts=texts,
+    )
+
+
+def _account(items: Sequence[Item], said: Mapping[str, Sequence[Answer]]) -> Account:
+    known = {item.id for item in items}
+    several = {name: {answer.text for answer in each} for name, each in said.items() if len(each) > 1 and name in known}
+    empty = tuple(item.id for item in items if item.id in said and not said[item.id][0].text.strip())
+    missing = tuple(item.id for item in items if item.id not in said)
+    return Account(
+        expected=len(items),
+        answered=len(items) - len(missing) - len(empty),
+        missing=missing,
+        empty=empty,
+        doubled=tuple(name for name, texts in several.items() if len(texts) == 1),
+        conflicting=tuple(name for name, texts in several.items() if len(texts) > 1),
+        unknown=tuple(name for name in said if name not in known),
+    )
+
+
+def _completed(item: Item, answer: Answer) -> Item:
+    """An item with what its benchmark's file lacks and the answer's brings."""
+    if item.options or not answer.options:
+        return item
+    return replace(item, options=answer.options, answers=item.answers or answer.answers)

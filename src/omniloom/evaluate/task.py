@@ -1,0 +1,139 @@
+"""What a benchmark is: items, a prompt for each, and a score of the answers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One question of a benchmark.
+
+    Attributes:
+        id: unique in the benchmark.
+        question: as the benchmark's file has it; empty where there is none, as in captioning.
+        answers: all that are right, or the references of a caption.
+        images: files, relative to the folder of images, in the order of the question's placeholders.
+        options: text of each option by its letter, where there are options.
+        facts: what else a score or its breakdown asks for, under the names of the benchmark's file.
+    """
+
+    id: str
+    question: str = ""
+    answers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What answers are worth.
+
+    Attributes:
+        metrics: scores by name, in the unit in which they are published; the first is the one that is quoted.
+        items: score of each item, between 0 and 1 unless the metric has another range (CIDEr: 0 to 10).
+        groups: the first metric by kind of group (``subject``) and by group.
+    """
+
+    metrics: Mapping[str, float]
+    items: Sequence[float]
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+Score = Callable[[Sequence[Item], Sequence[str], str], Scores]
+"""Items, the text of each answer (empty where there is none), and the variant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One benchmark.
+
+    Attributes:
+        name: as on the command line.
+        title: name and source.
+        metric: what the first metric is, in words.
+        read: the items of a file or folder in the benchmark's own layout.
+        prompt: the question as it is put to a model.
+        score: the rule.
+        variants: names of the rules that are in use, the default first.
+        oracle: what the rule was checked against: an official program, a published file, or the text of a rule. An
+            empty one is printed as *unverified*.
+        columns: keys that may hold the answer in this task's files, besides the usual ones.
+    """
+
+    name: str
+    title: str
+    metric: str
+    read: Callable[[Path], list[Item]]
+    prompt: Callable[[Item], str]
+    score: Score
+    oracle: str
+    variants: tuple[str, ...] = ("published",)
+    columns: tuple[str, ...] = ()
+
+
+def question_only(item: Item) -> str:
+    """The question as it stands."""
+    return item.question
+
+
+def question_with(instruction: str) -> Callable[[Item], str]:
+    """The question, and on the next line how to answer."""
+
+    def prompt(item: Item) -> str:
+        return f"{item.question}\n{instruction}"
+
+    return prompt
+
+
+SINGLE_WORD = question_with("Answer the question using a single word or phrase.")
+SINGLE_WORD_OR_NUMBER = question_with("Answer the question using a single word, phrase, or number.")
+
+
+def lettered(item: Item) -> str:
+    """The question, its options with letters, and the order to answer by letter (LLaVA-1.5's form)."""
+    options = "\n".join(f"{letter}. {text}" for letter, text in item.options.items())
+    return f"{item.question}\n{options}\nAnswer with the option's letter from the given choices directly."
+
+
+def mean_score(
+    rule: Callable[[Item, str, str], float], *, metric: str = "accuracy", groups: Sequence[str] = (), scale: float = 100
+) -> Score:
+    """A score that is the mean of what each answer is worth.
+
+    Args:
+        rule: worth of an answer, between 0 and 1: item, text, variant.
+        metric: name of the mean.
+        groups: facts of the items by which it is broken down.
+        scale: what a perfect score is.
+    """
+
+    def score(items: Sequence[Item], texts: Sequence[str], variant: str) -> Scores:
+        worth = [rule(item, text, variant) for item, text in zip(items, texts, strict=True)]
+        return Scores(
+            metrics={metric: scale * mean(worth)},
+            items=worth,
+            groups={name: grouped(items, worth, name, scale=scale) for name in groups},
+        )
+
+    return score
+
+
+def grouped(items: Sequence[Item], worth: Sequence[float], fact: str, *, scale: float = 100) -> dict[str, float]:
+    """The mean worth by a fact of the items, sorted by its value; items without that fact are left out."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for item, value in zip(items, worth, strict=True):
+        if item.facts.get(fact) is not None:
+            found[str(item.facts[fact])].append(value)
+    return {name: scale * mean(found[name]) for name in sorted(found)}
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; 0 of nothing."""
+    return math.fsum(values) / len(values) if values else 0.0

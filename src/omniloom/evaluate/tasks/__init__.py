@@ -1,0 +1,49 @@
+"""The benchmarks: a page for each family, and one table of all."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from omniloom.errors import ConfigError
+from omniloom.evaluate.task import Task
+from omniloom.evaluate.tasks.answers import (
+    AI2D,
+    CHARTQA,
+    DOCVQA,
+    INFOVQA,
+    OCRBENCH,
+    OK_VQA,
+    REALWORLDQA,
+    TEXTVQA,
+    VQAV2,
+)
+from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
+from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
+from omniloom.evaluate.tasks.reasoning import MATHVISTA, SCIENCEQA
+from omniloom.evaluate.tasks.video import MOTIONBENCH, MVBENCH, PERCEPTION_TEST, PHYSGAME, VIDEOMME
+from omniloom.evaluate.tasks.yes_no import MME, POPE
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        COCO, NOCAPS, FLICKR30K, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
+        REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME, PERCEPTION_TEST,
+    )
+}  # fmt: skip
+
+MEGATRON_NAMES = {
+    "captioning": "coco-captions", "TextVQA": "textvqa", "VQAv2": "vqav2", "ChartQA": "chartqa", "MMMU": "mmmu",
+    "OCRBench": "ocrbench", "MathVista": "mathvista", "AI2D": "ai2d", "InfoVQA": "infovqa", "SPDocVQA": "docvqa",
+    "RealworldQA": "realworldqa", "VideoMME": "videomme", "MVBench": "mvbench", "MotionBench": "motionbench",
+    "PhysGameBench": "physgame", "PerceptionTest": "perception-test",
+}  # fmt: skip
+"""Names of Megatron's example for the same tasks."""
+
+
+def find_task(name: str) -> Task:
+    """The task of a name, Megatron's names included. Raises ConfigError with the nearest names."""
+    known = MEGATRON_NAMES.get(name, name.lower())
+    if known in TASKS:
+        return TASKS[known]
+    near = get_close_matches(known, TASKS, n=3, cutoff=0.5)
+    raise ConfigError(f"there is no task {name!r}. {'Nearest' if near else 'Tasks'}: {', '.join(near or TASKS)}.")

@@ -1,0 +1,252 @@
+"""Short answers: VQAv2, OK-VQA, TextVQA, DocVQA, InfoVQA, ChartQA, AI2D, RealWorldQA, OCRBench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omniloom.evaluate.reading import Row, letters, read_json, read_rows, texts, wanted
+from omniloom.evaluate.scores.anls import anls
+from omniloom.evaluate.scores.choices import mmmu_choice
+from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
+from omniloom.evaluate.scores.vqa import capped_accuracy, exact_match, normalise_answer, vqa_accuracy
+from omniloom.evaluate.task import (
+    SINGLE_WORD,
+    SINGLE_WORD_OR_NUMBER,
+    Item,
+    Scores,
+    Task,
+    lettered,
+    mean_score,
+    question_only,
+)
+
+_IDS = ("question_id", "questionId", "id", "pid")
+_IMAGES = ("image", "image_path", "image_local_name", "imgname", "image_id")
+
+
+def read_questions(*facts: str, numbered: bool = False) -> Callable[[Path], list[Item]]:
+    """A reader of rows of question, answers and image. A file without ids numbers its rows from 0.
+
+    Args:
+        facts: keys that are kept for breakdowns.
+        numbered: number the rows, whatever they call themselves.
+    """
+
+    def read(path: Path) -> list[Item]:
+        return [_item(row, number, path, facts, () if numbered else _IDS) for number, row in enumerate(read_rows(path))]
+
+    return read
+
+
+def _item(row: Row, number: int, path: Path, facts: Sequence[str], ids: Sequence[str]) -> Item:
+    answers: Any = next((row[name] for name in ("answers", "answer", "label") if row.get(name) is not None), ())
+    image = next((row[name] for name in _IMAGES if row.get(name)), None)
+    options = next((row[name] for name in ("options", "choices") if row.get(name)), None)
+    return Item(
+        id=str(next((row[name] for name in ids if row.get(name) is not None), number)),
+        question=str(wanted(row, "question", "query", where=path)),
+        answers=texts(answers),
+        images=() if image is None else (str(image),),
+        options=letters(options),
+        facts={name: row[name] for name in facts if name in row},
+    )
+
+
+def read_vqav2(path: Path) -> list[Item]:
+    """VQA v2's annotations beside its questions, or one file of rows that have both.
+
+    ``v2_mscoco_val2014_annotations.json`` wants ``v2_OpenEnded_mscoco_val2014_questions.json`` in the same folder.
+    """
+    loaded = read_json(path) if path.suffix == ".json" else None
+    if not isinstance(loaded, dict) or "annotations" not in loaded:
+        return read_questions("question_type", "answer_type")(path)
+    name = path.name.replace("annotations", "questions")
+    beside = [path.with_name(name), path.with_name(name.replace("v2_", "v2_OpenEnded_"))]
+    questions = {row["question_id"]: row for row in read_rows(next((p for p in beside if p.is_file()), beside[-1]))}
+    items = []
+    for row in loaded["annotations"]:
+        asked = questions.get(row["question_id"], {})
+        items.append(
+            Item(
+                id=str(row["question_id"]),
+                question=str(asked.get("question", "")),
+                answers=texts(row["answers"]),
+                images=(str(asked.get("image_id", row.get("image_id", ""))),),
+                facts={key: row[key] for key in ("question_type", "answer_type") if key in row},
+            )
+        )
+    return items
+
+
+def read_realworldqa(path: Path) -> list[Item]:
+    """RealWorldQA: options of multiple choices by letter, the right one by its index."""
+    items = []
+    for number, row in enumerate(read_rows(path)):
+        options = letters(row.get("choices"))
+        index = row.get("correct_choice_index")
+        right = (
+            (list(options)[int(index)],) if options and index is not None else texts(wanted(row, "answer", where=path))
+        )
+        image = str(row.get("image", ""))
+        items.append(
+            Item(
+                id=str(Path(image).stem or number),
+                question=str(wanted(row, "question", where=path)),
+                answers=right,
+                images=(image,),
+                options=options,
+                facts={"question_type": row.get("question_type")},
+            )
+        )
+    return items
+
+
+def _vqa(item: Item, text: str, variant: str) -> float:
+    if variant == "megatron":
+        return capped_accuracy(text, item.answers)
+    return vqa_accuracy(text, item.answers, variant="official" if variant == "published" else "always-normalised")
+
+
+def _text_vqa(item: Item, text: str, variant: str) -> float:
+    return (
+        capped_accuracy(text, item.answers)
+        if variant == "megatron"
+        else vqa_accuracy(text, item.answers, variant="m4c")
+    )
+
+
+def _anls(item: Item, text: str, variant: str) -> float:
+    return anls(text, item.answers, boundary="paper" if variant == "paper" else "rrc")
+
+
+def _chart(item: Item, text: str, variant: str) -> float:
+    del variant
+    return max((relaxed_accuracy(text, answer) for answer in item.answers), default=0.0)
+
+
+def choice_or_text(item: Item, text: str, variant: str) -> float:
+    """By letter where the item has options, else equal texts; never through a rule that drops the letter "A"."""
+    if item.options:
+        said = mmmu_choice(text, item.options, fallback="first" if variant == "first-if-none" else "none")
+        right = item.answers[0] if item.answers else ""
+        by_text = {option.strip().lower(): letter for letter, option in item.options.items()}
+        return float(
+            said is not None and said == by_text.get(right.strip().lower(), right.strip().strip("().").upper())
+        )
+    plain = _letters_kept if any(len(answer.strip()) == 1 for answer in item.answers) else normalise_answer
+    return exact_match(text, item.answers, normalise=plain)
+
+
+def _letters_kept(text: str) -> str:
+    return text.strip().strip(".()").strip().lower()
+
+
+def _ocrbench(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """Points, one an item. Megatron's example counts each right answer that is found, and so may exceed 1,000."""
+    worth = []
+    for item, text in zip(items, answers, strict=True):
+        dataset = str(item.facts.get("dataset_name", ""))
+        each = [ocrbench_correct(text, [answer], dataset=dataset) for answer in item.answers]
+        worth.append(sum(each) if variant == "megatron" else max(each, default=0.0))
+    kinds = dict.fromkeys(str(item.facts.get("type", "")) for item in items)
+    points = {
+        kind: sum(value for item, value in zip(items, worth, strict=True) if str(item.facts.get("type", "")) == kind)
+        for kind in kinds
+    }
+    return Scores(metrics={"points": sum(worth)}, items=worth, groups={"type": points})
+
+
+_VQA_ORACLE = "the official VQA program on 1,000 texts and the answers to three VQA v2 questions, all equal"
+_ANLS_ORACLE = "the RRC script's outputs on DocVQA answers (.9167) and PyPI anls 0.0.2 (.378, variant paper)"
+
+VQAV2 = Task(
+    name="vqav2",
+    title="VQA v2 (Goyal et al. 2017)",
+    metric="VQA accuracy, percent",
+    read=read_vqav2,
+    prompt=SINGLE_WORD,
+    score=mean_score(_vqa, groups=("answer_type",)),
+    variants=("published", "always-normalised", "megatron"),
+    oracle=_VQA_ORACLE,
+)
+OK_VQA = Task(
+    name="ok-vqa",
+    title="OK-VQA (Marino et al. 2019)",
+    metric="VQA accuracy, percent",
+    read=read_vqav2,
+    prompt=SINGLE_WORD,
+    score=mean_score(_vqa, groups=("question_type",)),
+    variants=("published", "always-normalised", "megatron"),
+    oracle=_VQA_ORACLE,
+)
+TEXTVQA = Task(
+    name="textvqa",
+    title="TextVQA (Singh et al. 2019)",
+    metric="VQA accuracy, M4C's rule, percent",
+    read=read_questions(),
+    prompt=SINGLE_WORD_OR_NUMBER,
+    score=mean_score(_text_vqa),
+    variants=("published", "megatron"),
+    oracle="M4C's program as LLaVA uses it on 1,000 texts and the answers to three questions, all equal",
+)
+DOCVQA = Task(
+    name="docvqa",
+    title="DocVQA, single page (Mathew et al. 2021)",
+    metric="ANLS, percent",
+    read=read_questions("ucsf_document_id"),
+    prompt=SINGLE_WORD_OR_NUMBER,
+    score=mean_score(_anls, metric="ANLS"),
+    variants=("published", "paper"),
+    oracle=_ANLS_ORACLE,
+)
+INFOVQA = Task(
+    name="infovqa",
+    title="InfographicVQA (Mathew et al. 2022)",
+    metric="ANLS, percent",
+    read=read_questions(),
+    prompt=SINGLE_WORD_OR_NUMBER,
+    score=mean_score(_anls, metric="ANLS"),
+    variants=("published", "paper"),
+    oracle=_ANLS_ORACLE,
+)
+CHARTQA = Task(
+    name="chartqa",
+    title="ChartQA (Masry et al. 2022)",
+    metric="relaxed accuracy, percent",
+    read=read_questions("type"),
+    prompt=SINGLE_WORD,
+    score=mean_score(_chart, metric="relaxed accuracy", groups=("type",)),
+    oracle="the rule of the paper, section 5.1",
+)
+AI2D = Task(
+    name="ai2d",
+    title="AI2D (Kembhavi et al. 2016)",
+    metric="accuracy, percent",
+    read=read_questions(),
+    prompt=lambda item: lettered(item) if item.options else question_only(item),
+    score=mean_score(choice_or_text),
+    variants=("published", "first-if-none"),
+    oracle="",
+)
+REALWORLDQA = Task(
+    name="realworldqa",
+    title="RealWorldQA (xAI 2024)",
+    metric="accuracy, percent",
+    read=read_realworldqa,
+    prompt=lambda item: lettered(item) if item.options else SINGLE_WORD(item),
+    score=mean_score(choice_or_text, groups=("question_type",)),
+    variants=("published", "first-if-none"),
+    oracle="",
+)
+OCRBENCH = Task(
+    name="ocrbench",
+    title="OCRBench (Liu et al. 2024)",
+    metric="points of 1,000",
+    read=read_questions("dataset_name", "type", numbered=True),  # its ids come twice
+    prompt=question_only,
+    score=_ocrbench,
+    variants=("published", "megatron"),
+    oracle="the rule of its repository: containment, HME100k with case and without spaces",
+)

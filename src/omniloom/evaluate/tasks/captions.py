@@ -1,0 +1,101 @@
+"""Captions: COCO (Karpathy's test split), NoCaps, Flickr30k."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from omniloom.errors import ConfigError
+from omniloom.evaluate.reading import read_json, read_rows, texts, wanted
+from omniloom.evaluate.scores.captions import bleu, cider_d, rouge_l
+from omniloom.evaluate.scores.treebank import caption_tokens
+from omniloom.evaluate.task import Item, Scores, Task
+
+PROMPT = "Give a brief description of this image in one sentence."
+
+
+def read(path: Path) -> list[Item]:
+    """Images and their references.
+
+    Both public forms: COCO's (``annotations`` of ``image_id`` and ``caption``, with or without ``images``) and
+    Karpathy's (a list of ``image`` or ``filename`` and ``caption`` or ``sentences``).
+    """
+    loaded = read_json(path) if path.suffix != ".jsonl" else None
+    if isinstance(loaded, dict) and "annotations" in loaded:
+        return _coco(loaded, path)
+    items = []
+    for row in loaded.get("images", read_rows(path)) if isinstance(loaded, dict) else read_rows(path):
+        if row.get("split", "test") != "test":
+            continue
+        name = str(wanted(row, "image", "filename", "image_id", where=path))
+        sentences = wanted(row, "caption", "captions", "sentences", where=path)
+        references = tuple(_sentence(one) for one in (sentences if isinstance(sentences, list) else [sentences]))
+        folder = f"{row['filepath']}/" if row.get("filepath") else ""
+        items.append(Item(id=str(row.get("cocoid", image_number(name))), images=(folder + name,), answers=references))
+    return items
+
+
+def image_number(name: str) -> str:
+    """The number in a COCO file name, as ``391895`` of ``COCO_val2014_000000391895.jpg``; other names stay."""
+    stem = Path(name).stem.rpartition("_")[2]
+    return str(int(stem)) if stem.isdecimal() else Path(name).stem
+
+
+def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """CIDEr-D first, then BLEU-1 to BLEU-4 and ROUGE-L, times 100."""
+    if not items:
+        return Scores(metrics={"CIDEr": 0.0}, items=[])
+    lacking = [item.id for item in items if not item.answers]
+    if lacking:
+        raise ConfigError(f"captions: {len(lacking)} images have no reference, such as {lacking[0]}.")
+    said = [_megatron(text) for text in answers] if variant == "megatron" else list(answers)
+    candidates = caption_tokens(said)
+    flat = iter(caption_tokens([text for item in items for text in item.answers]))
+    references = [[next(flat) for _ in item.answers] for item in items]
+    cider = cider_d(candidates, references)
+    blue = bleu(candidates, references).scores
+    metrics = {"CIDEr": 100 * cider.score} | {f"BLEU-{n}": 100 * value for n, value in enumerate(blue, 1)}
+    return Scores(metrics=metrics | {"ROUGE-L": 100 * rouge_l(candidates, references).score}, items=cider.items)
+
+
+def _megatron(text: str) -> str:
+    return text.rstrip(".").lower()
+
+
+def _sentence(value: object) -> str:
+    return str(value["raw"]) if isinstance(value, dict) and "raw" in value else texts(value)[0]
+
+
+def _coco(loaded: dict[str, list[dict[str, object]]], path: Path) -> list[Item]:
+    references: dict[str, list[str]] = defaultdict(list)
+    for one in loaded["annotations"]:
+        references[str(wanted(one, "image_id", where=path))].append(str(wanted(one, "caption", where=path)))
+    names = {str(one["id"]): str(one.get("file_name", one["id"])) for one in loaded.get("images", ())}
+    order = [image for image in names if image in references] or list(references)
+    order += [image for image in references if image not in names] if names else []
+    return [Item(id=image, images=(names.get(image, image),), answers=tuple(references[image])) for image in order]
+
+
+def _prompt(item: Item) -> str:
+    del item
+    return PROMPT
+
+
+def _task(name: str, title: str) -> Task:
+    return Task(
+        name=name,
+        title=title,
+        metric="CIDEr-D x 100 over the images of this file",
+        read=read,
+        prompt=_prompt,
+        score=score,
+        variants=("published", "megatron"),
+        oracle="pycocoevalcap 1.2 with Java on 126 COCO images: CIDEr 62.77218728360188, equal to the last digit",
+        columns=("caption",),
+    )
+
+
+COCO = _task("coco-captions", "COCO captions (Chen et al. 2015), Karpathy's split")
+NOCAPS = _task("nocaps", "NoCaps (Agrawal et al. 2019)")
+FLICKR30K = _task("flickr30k", "Flickr30k (Young et al. 2014)")

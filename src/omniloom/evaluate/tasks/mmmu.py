@@ -1,0 +1,138 @@
+"""MMMU and MMMU-Pro (Yue et al. 2024): letters and open answers over thirty subjects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from omniloom.errors import ConfigError
+from omniloom.evaluate.reading import letters, read_json, read_rows, texts, wanted
+from omniloom.evaluate.scores.choices import Fallback, marked_answer, mmmu_choice
+from omniloom.evaluate.scores.open_answers import mmmu_open_correct, mmmu_open_values
+from omniloom.evaluate.task import Item, Scores, Task, grouped, mean
+
+DOMAINS = {
+    "Art and Design": ("Art", "Art_Theory", "Design", "Music"),
+    "Business": ("Accounting", "Economics", "Finance", "Manage", "Marketing"),
+    "Science": ("Biology", "Chemistry", "Geography", "Math", "Physics"),
+    "Health and Medicine": (
+        "Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine", "Pharmacy",
+        "Public_Health",
+    ),
+    "Humanities and Social Science": ("History", "Literature", "Psychology", "Sociology"),
+    "Tech and Engineering": (
+        "Agriculture", "Architecture_and_Engineering", "Computer_Science", "Electronics", "Energy_and_Power",
+        "Materials", "Mechanical_Engineering",
+    ),
+}  # fmt: skip
+_DOMAIN = {subject: domain for domain, subjects in DOMAINS.items() for subject in subjects}
+_OPEN = "open"
+_OFFICIAL_SEED = 42
+
+
+def read(path: Path) -> list[Item]:
+    """Questions with options (rows, or a folder of subjects with ``output.json``), or ``answer_dict_val.json`` alone.
+
+    Answers alone have no options: then what is scored has to bring them, as MMMU's own output files do.
+    """
+    if path.is_dir():
+        files = sorted(path.glob("*/output.json"))
+        if not files:
+            raise ConfigError(f"{path}: no <subject>/output.json in this folder.")
+        return [_row_item(row, file) for file in files for row in read_rows(file)]
+    loaded = read_json(path) if path.suffix == ".json" else None
+    if isinstance(loaded, dict) and all(isinstance(row, dict) and "ground_truth" in row for row in loaded.values()):
+        return [
+            Item(
+                id=name,
+                answers=texts(row["ground_truth"]),
+                facts=_facts(name, "open" if row.get("question_type") != "multiple-choice" else "multiple-choice"),
+            )
+            for name, row in loaded.items()
+        ]
+    return [_row_item(row, path) for row in read_rows(path)]
+
+
+def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    r"""Accuracy over all questions, by subject and by domain.
+
+    Where no letter is found: ``published`` draws one as the official program does, from one generator for all
+    questions in their order; ``no-guess`` counts the answer wrong; ``megatron`` takes the first option, and looks into
+    ``\boxed{}`` first.
+    """
+    generator = random.Random(_OFFICIAL_SEED)
+    fallback: Fallback = {"published": generator, "megatron": "first"}.get(variant, "none")  # type: ignore[assignment]
+    worth = [
+        float(_correct(item, marked_answer(text) if variant == "megatron" else text, fallback))
+        for item, text in zip(items, answers, strict=True)
+    ]
+    return Scores(
+        metrics={"accuracy": 100 * mean(worth)},
+        items=worth,
+        groups={name: grouped(items, worth, name) for name in ("domain", "subject")},
+    )
+
+
+def prompt(item: Item) -> str:
+    """The question with its options, in the form that LLaVA-1.5's settings of MMMU give it."""
+    if not item.options:
+        return f"{item.question}\n\nAnswer the question using a single word or phrase."
+    options = "\n".join(f"({letter}) {text}" for letter, text in item.options.items())
+    return f"{item.question}\n\n{options}\n\nAnswer with the option's letter from the given choices directly."
+
+
+def _correct(item: Item, text: str, fallback: Fallback) -> bool:
+    if item.facts.get("question_type") != "multiple-choice":
+        return mmmu_open_correct(mmmu_open_values(text), item.answers)
+    if not item.options:
+        raise ConfigError(
+            f"mmmu: {item.id} is a multiple choice without options. Give the questions, or answers that bring "
+            "`index2ans`, as MMMU's output files do."
+        )
+    return mmmu_choice(text, item.options, fallback=fallback, item=item.id) in item.answers
+
+
+def _row_item(row: object, path: Path) -> Item:
+    fields = dict(row)  # type: ignore[call-overload]
+    name = str(wanted(fields, "id", "sample_id", where=path))
+    options = letters(fields.get("index2ans") or fields.get("options"))
+    kind = str(fields.get("question_type") or ("multiple-choice" if options else _OPEN))
+    images = tuple(str(fields[f"image_{n}"]) for n in range(1, 8) if isinstance(fields.get(f"image_{n}"), str))
+    return Item(
+        id=name,
+        question=str(fields.get("question", "")),
+        answers=texts(fields.get("answer", ())),
+        images=images,
+        options=options if kind == "multiple-choice" else {},
+        facts=_facts(name, kind),
+    )
+
+
+def _facts(name: str, kind: str) -> dict[str, str]:
+    subject = "_".join(name.split("_")[1:-1])
+    return {"question_type": kind, "subject": subject, "domain": _DOMAIN.get(subject, "other")}
+
+
+MMMU = Task(
+    name="mmmu",
+    title="MMMU (Yue et al. 2024)",
+    metric="accuracy, percent",
+    read=read,
+    prompt=prompt,
+    score=score,
+    variants=("no-guess", "published", "megatron"),
+    oracle="the official program on LLaVA-1.5-13B's 900 answers: 330 right, each parsed answer and subject equal",
+    columns=("response", "text", "prediction"),
+)
+MMMU_PRO = Task(
+    name="mmmu-pro",
+    title="MMMU-Pro (Yue et al. 2024)",
+    metric="accuracy, percent",
+    read=read,
+    prompt=prompt,
+    score=score,
+    variants=("no-guess", "published"),
+    oracle="",
+    columns=("response", "text", "prediction"),
+)

@@ -1,0 +1,103 @@
+"""MathVista and ScienceQA: answers that are first looked for in a longer text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omniloom.evaluate.reading import letters, read_rows, texts, wanted
+from omniloom.evaluate.scores.choices import science_qa_choice
+from omniloom.evaluate.scores.mathvista import mathvista_correct, mathvista_extraction, mathvista_prediction
+from omniloom.evaluate.task import Item, Scores, Task, grouped, lettered, mean, mean_score
+
+_MATHVISTA_GROUPS = ("question_type", "answer_type", "language", "source", "category", "task", "context", "grade")
+
+
+def read_mathvista(path: Path) -> list[Item]:
+    """``testmini.json``, rows of the same keys, or an output file of its own programs."""
+    items = []
+    for row in read_rows(path):
+        metadata = row.get("metadata") or {}
+        facts = {name: row.get(name) for name in ("question_type", "answer_type", "precision", "unit")}
+        items.append(
+            Item(
+                id=str(wanted(row, "pid", "id", where=path)),
+                question=str(wanted(row, "query", "question", where=path)),
+                answers=texts(row.get("answer", ())),
+                images=(str(row["image"]),) if row.get("image") else (),
+                options=letters(row.get("choices")),
+                facts=facts | {name: metadata.get(name) for name in _MATHVISTA_GROUPS if name in metadata},
+            )
+        )
+    return items
+
+
+def score_mathvista(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """Accuracy. ``published`` takes answers as extractions, which GPT-4 made there; ``rules`` extracts without it."""
+    worth = [float(_mathvista(item, text, variant)) for item, text in zip(items, answers, strict=True)]
+    groups = {name: grouped(items, worth, name) for name in _MATHVISTA_GROUPS}
+    return Scores(metrics={"accuracy": 100 * mean(worth)}, items=worth, groups={k: v for k, v in groups.items() if v})
+
+
+def _mathvista(item: Item, text: str, variant: str) -> bool:
+    choices = list(item.options.values()) or None
+    kinds: dict[str, Any] = {
+        "question_type": item.facts["question_type"], "answer_type": item.facts["answer_type"], "choices": choices,
+    }  # fmt: skip
+    extraction: str | None = text
+    if variant == "rules":
+        extraction = mathvista_extraction(text, **kinds)
+    prediction = mathvista_prediction(extraction, **kinds, precision=item.facts.get("precision"))
+    return bool(item.answers) and mathvista_correct(prediction, item.answers[0])
+
+
+def read_scienceqa(path: Path) -> list[Item]:
+    """``problems.json`` (by id, the answer as an index), or rows with the same keys."""
+    items = []
+    for row in read_rows(path):
+        options = letters(wanted(row, "choices", "options", where=path))
+        answer = wanted(row, "answer", where=path)
+        hint = f"{row['hint']}\n" if row.get("hint") else ""
+        name = str(wanted(row, "id", "question_id", where=path))
+        items.append(
+            Item(
+                id=name,
+                question=hint + str(wanted(row, "question", where=path)),
+                answers=(list(options)[answer] if isinstance(answer, int) else str(answer),),
+                images=(f"{name}/{row['image']}",) if row.get("image") else (),
+                options=options,
+                facts={key: row.get(key) for key in ("subject", "grade", "split")},
+            )
+        )
+    return items
+
+
+def _science(item: Item, text: str, variant: str) -> float:
+    del variant
+    choices = list(item.options)
+    index = science_qa_choice(text, choices)
+    return float(index >= 0 and choices[index] == item.answers[0])
+
+
+MATHVISTA = Task(
+    name="mathvista",
+    title="MathVista (Lu et al. 2024), testmini",
+    metric="accuracy, percent",
+    read=read_mathvista,
+    prompt=lambda item: item.question.replace("Hint: ", ""),
+    score=score_mathvista,
+    variants=("published", "rules"),
+    oracle="the published score file of LLaVA-Llama-2-13B: 261 of 1,000, each item equal",
+    columns=("extraction", "response"),
+)
+SCIENCEQA = Task(
+    name="scienceqa",
+    title="ScienceQA (Lu et al. 2022), LLaVA's rule",
+    metric="accuracy, percent",
+    read=read_scienceqa,
+    prompt=lettered,
+    score=mean_score(_science, groups=("subject", "grade")),
+    oracle="the rule of LLaVA's evaluator; its published outputs are parsed alike",
+    columns=("text", "outputs"),
+)

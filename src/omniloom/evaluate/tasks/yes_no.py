@@ -1,0 +1,108 @@
+"""Yes or no: POPE and MME."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from omniloom.errors import ConfigError
+from omniloom.evaluate.reading import read_rows, wanted
+from omniloom.evaluate.scores.binary import binary_scores, mme_score, pope_answer
+from omniloom.evaluate.task import Item, Scores, Task, question_with
+
+_MME_COLUMNS = 3
+
+
+def read_pope(path: Path) -> list[Item]:
+    """POPE's rows of question, label and image, in a ``.json`` file of lines, as published, or a list."""
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    rows = _json_lines(path, text) if text.lstrip().startswith("{") else read_rows(path)
+    return [
+        Item(
+            id=str(wanted(row, "question_id", "id", where=path)),
+            question=str(wanted(row, "text", "question", where=path)),
+            answers=(str(wanted(row, "label", "answer", where=path)),),
+            images=(str(wanted(row, "image", where=path)),),
+        )
+        for row in rows
+    ]
+
+
+def read_mme(path: Path) -> list[Item]:
+    """MME's files of one part each, lines of image, question and answer with tabs between; a folder of them, or one."""
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    items = []
+    for file in files:
+        for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+            fields = line.split("\t")
+            if len(fields) < _MME_COLUMNS:
+                raise ConfigError(f"{file}: line {number} has {len(fields)} columns; image, question, answer expected.")
+            image, question, answer = fields[:_MME_COLUMNS]
+            name = f"{file.stem}/{image}/{number}"
+            items.append(
+                Item(id=name, question=question, answers=(answer,), images=(image,), facts={"part": file.stem})
+            )
+    return items
+
+
+def score_pope(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """F1 of "yes" first, then accuracy, precision, recall and the share of yes, in percent."""
+    del variant
+    said = [pope_answer(text) if text.strip() else None for text in answers]
+    right = [item.answers[0].strip().lower() == "yes" for item in items]
+    # No answer is a wrong one, whichever is right.
+    scores = binary_scores((not truth if one is None else one, truth) for one, truth in zip(said, right, strict=True))
+    metrics = {"F1": scores.f1, "accuracy": scores.accuracy, "precision": scores.precision}
+    metrics |= {"recall": scores.recall, "yes share": scores.yes_share}
+    worth = [float(one == truth) for one, truth in zip(said, right, strict=True)]
+    return Scores(metrics={name: 100 * value for name, value in metrics.items()}, items=worth)
+
+
+def score_mme(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """The sum over parts of accuracy and accuracy+ (both questions of an image right), 200 a part."""
+    del variant
+    worth = [
+        float(text.strip().lower()[:3].startswith(item.answers[0].strip().lower()[:2]))
+        for item, text in zip(items, answers, strict=True)
+    ]
+    images: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for item, value in zip(items, worth, strict=True):
+        images[str(item.facts["part"])][item.images[0]].append(bool(value))
+    parts = {part: mme_score(images[part]) for part in sorted(images)}
+    return Scores(metrics={"score": sum(parts.values())}, items=worth, groups={"part": parts})
+
+
+def _json_lines(path: Path, text: str) -> list[dict[str, object]]:
+    import json  # noqa: PLC0415 - only for this odd form
+
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                raise ConfigError(f"{path}: line {number} is not JSON: {error}.") from None
+    return rows
+
+
+_PROMPT = question_with("Please answer yes or no.")
+
+POPE = Task(
+    name="pope",
+    title="POPE (Li et al. 2023)",
+    metric="F1 of yes, percent",
+    read=read_pope,
+    prompt=_PROMPT,
+    score=score_pope,
+    oracle="the confusion matrix of its paper, by hand",
+)
+MME = Task(
+    name="mme",
+    title="MME (Fu et al. 2023)",
+    metric="sum of accuracy and accuracy+",
+    read=read_mme,
+    prompt=lambda item: item.question,
+    score=score_mme,
+    oracle="the rule of its paper, by hand",
+)
