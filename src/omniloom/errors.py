@@ -7,6 +7,7 @@
     │   ├── ShardError                a shard is not what its index says, or not a sound archive
     │   ├── BadShardsError            several such shards, listed
     │   └── SampleError               one sample: its key and origin; counted by the fault policy
+    │       ├── MissingKeyError (KeyError)  a store beside the data set holds nothing under a key
     │       └── FatalSampleError      the error budget is used up, or the program itself is at fault
     ├── StateError (ValueError)       a saved state does not fit this run
     ├── InputError (ValueError)       what a model was given does not fit together
@@ -88,6 +89,13 @@ class SampleError(DatasetError):
         return _rebuild_sample_error, (type(self), self.args[0], self.reason)
 
 
+class MissingKeyError(SampleError, KeyError):
+    """A store beside the data set holds nothing under a key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message in quotes
+
+
 class FatalSampleError(SampleError):
     """The run must end: the error budget is used up, or the program itself is at fault."""
 
@@ -110,6 +118,10 @@ class WorkerError(OmniloomError, RuntimeError):
 
 class SkipSample(Exception):  # noqa: N818 - the name that Energon's users know; it is not an error
     """Raised by user code to leave a sample out; counted, never logged as a fault."""
+
+
+IgnoreSample = SkipSample
+"""The same, under the name that Energon's documentation uses in places."""
 
 
 def _rebuild_shard_error(message: str, shard: str, reason: str, offset_bytes: int | None) -> ShardError:

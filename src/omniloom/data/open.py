@@ -18,7 +18,7 @@ from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
-from omniloom.data.recipe import Recipe, has_user_code, lane_window
+from omniloom.data.recipe import Recipe, evaluation_unit, has_user_code, lane_window
 from omniloom.data.source import LeafOpener
 from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
 from omniloom.errors import ConfigError
@@ -152,7 +152,7 @@ def get_val_dataset(
     encoder = task_encoder or DefaultTaskEncoder()
     opener = _opener(encoder, split_part, split_config, dataset_config, subflavors)
     leaves, _ = _open_leaves(opener, [(path, 1.0)])
-    unit_rows = packing_buffer_size or batch_size or 1
+    unit_rows = evaluation_unit(encoder, batch_size=batch_size, packing_buffer_size=packing_buffer_size)
     plan = InOrder(
         tuple(PlanLeaf(leaf.name, len(leaf.rows)) for leaf in leaves),
         unit_rows,

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from omniloom.data.cook import CookStep, PrimaryFileStore, find_cooker
 from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset, Pipeline
 from omniloom.data.loader.finish import finisher
-from omniloom.data.pipeline import seeding
-from omniloom.data.pipeline.batch import Batch, Call, Map
+from omniloom.data.pipeline import running, seeding
+from omniloom.data.pipeline.batch import Batch, Map
+from omniloom.data.pipeline.calls import Call
+from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Plan
-from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
+from omniloom.data.row_cook import CrudeCook
+from omniloom.data.task import STEPS, TaskEncoder
 from omniloom.errors import ConfigError
+
+GROUPED_UNITS = 64
+"""An evaluation in groups goes in units of so many batches: its last batches of each group are not full."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,7 @@ class Recipe:
     Attributes:
         encoder: what a sample and a batch are.
         config: rank, world and workers.
-        batch_size: values in a batch; ``None``: they come one by one.
+        batch_size: values in a batch; ``None``: they come one by one, or the groups say how many.
         drop_last: leave out a batch that is not full.
         window: samples of a lane among which packs are chosen; ``None``: no packing.
     """
@@ -56,38 +66,90 @@ class Recipe:
         )
 
     def _pipeline(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Pipeline:
+        encoder = self.encoder
+        encoder.check(packing=self.window is not None)
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"batch_size={self.batch_size} found; at least 1, or None for single samples, expected")
         stage = self._samples(plan, leaves)
+        if encoder.overrides("batch_group_criterion"):
+            return Group(
+                stage,
+                encoder.step("batch_group_criterion"),
+                self.batch_size,
+                self._batch_calls(),
+                drop_last=self.drop_last,
+                most_waiting=lane_share(encoder.group_buffer_size, self.config),
+            )
         if self.batch_size is None:
             return stage
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size={self.batch_size} found; at least 1, or None for single samples, expected")
+        return Batch(stage, self.batch_size, self._batch_calls(), drop_last=self.drop_last)
+
+    def _batch_calls(self) -> tuple[Call, ...]:
         encoder = self.encoder
-        calls: list[Call] = [("batch", seeding.BATCH if encoder.overrides("batch") else 0, encoder.batch)]
-        if _steps(encoder)[1]:
+        calls: list[Call] = [("batch", seeding.BATCH if encoder.overrides("batch") else 0, encoder.step("batch"))]
+        if encoder.converts("encode_batch"):
             number = seeding.ENCODE_BATCH if encoder.overrides("encode_batch") else 0
-            calls.append(("encode_batch", number, encoder.encode_batch))
-        return Batch(stage, self.batch_size, tuple(calls), drop_last=self.drop_last)
+            calls.append(("encode_batch", number, encoder.step("encode_batch")))
+        return tuple(calls)
 
     def _samples(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Make | Map | Pack:
         encoder = self.encoder
-        encode = encoder.encode_sample if _steps(encoder)[0] else None
-        make = Make(plan, tuple(leaves), encode=encode, seed=self.config.seed_offset, ahead=_rows_ahead(leaves))
-        postencode = encoder.postencode_sample if encoder.overrides("postencode_sample") else None
+        first = "preencode_sample" if encoder.overrides("preencode_sample") else "encode_sample"
+        make = Make(
+            plan,
+            tuple(leaves),
+            encode=encoder.step(first) if encoder.converts(first) else None,
+            seed=self.config.seed_offset,
+            ahead=_rows_ahead(leaves),
+            cooks=_cooks(encoder, leaves),
+            encode_call=first,
+            tokens=encoder.token_count if getattr(plan, "counts_tokens", False) else None,
+        )
+        postencode = _function(encoder, "postencode_sample")
         if self.window is not None:
-            missing = [n for n in ("select_samples_to_pack", "pack_selected_samples") if not encoder.overrides(n)]
-            if missing:
-                raise ConfigError(
-                    f"packing_buffer_size needs a task encoder that says how to pack: {type(encoder).__name__} has no "
-                    f"{' and no '.join(missing)}"
-                )
+            built_in = encoder.packer is not None and not encoder.overrides("select_samples_to_pack")
             return Pack(
                 make,
                 window_samples=self.window,
-                select=encoder.select_samples_to_pack,
-                pack=encoder.pack_selected_samples,
+                select=encoder.step("select_samples_to_pack"),
+                pack=encoder.step("pack_selected_samples"),
                 postencode=postencode,
+                settings=encoder.packer.settings if built_in and encoder.packer is not None else {},
             )
         return make if postencode is None else Map(make, ("postencode_sample", seeding.POSTENCODE, postencode))
+
+
+def _function(encoder: TaskEncoder[Any, Any, Any, Any], name: str) -> Callable[..., Any] | None:
+    """A step that has to give one value for one, or ``None``. Raises ConfigError for a generator function."""
+    if not encoder.overrides(name):
+        return None
+    function = encoder.step(name)
+    if inspect.isgeneratorfunction(function):
+        raise ConfigError(f"{name} is a generator function; only what comes before or after it may give several values")
+    return function
+
+
+def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tuple[CookStep | None, ...]:
+    """The cook step of each leaf; empty where no leaf has one."""
+    cooks = tuple(_cook(encoder, leaf) if isinstance(leaf.cook_row, CrudeCook) else None for leaf in leaves)
+    return cooks if any(cooks) else ()
+
+
+def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | None:
+    subflavors = leaf.cook_row.subflavors if isinstance(leaf.cook_row, CrudeCook) else None
+    cooker = find_cooker(encoder.cookers, subflavors, where=leaf.path)
+    if cooker is None:
+        return None
+    primary = leaf.primary
+    if cooker.need_primary and primary is None:
+        raise ConfigError(f"{leaf.path}: its cooker wants `primary`, and this kind of data set cannot be read by key")
+    return CookStep(
+        encoder.step("cook_crude_sample"),
+        cooker,
+        dict(leaf.aux),
+        primary=partial(PrimaryFileStore, primary) if cooker.need_primary and primary is not None else None,
+        cache=running.current_cache if cooker.need_cache else None,
+    )
 
 
 def _rows_ahead(leaves: list[Leaf]) -> int:
@@ -95,22 +157,29 @@ def _rows_ahead(leaves: list[Leaf]) -> int:
     return 4 if any(leaf.decodes_images() for leaf in leaves) else 0
 
 
-def _steps(encoder: TaskEncoder[Any, Any, Any, Any]) -> tuple[bool, bool]:
-    """Whether there is something to do in encode_sample and in encode_batch."""
-    encodes, converts = encoder.overrides("encode_sample"), encoder.overrides("encode_batch")
-    if isinstance(encoder, DefaultTaskEncoder):
-        encodes, converts = encodes or encoder.converts[0], converts or encoder.converts[1]
-    return encodes, converts
-
-
 def lane_window(packing_buffer_size: int | None, config: WorkerConfig) -> int | None:
     """A lane's share of the rank's packing buffer."""
-    if packing_buffer_size is None:
+    return lane_share(packing_buffer_size, config)
+
+
+def lane_share(rank_budget: int | None, config: WorkerConfig) -> int | None:
+    """A lane's share of what a rank may hold."""
+    if rank_budget is None:
         return None
-    return max(1, packing_buffer_size * config.ranks // config.run_lanes)
+    return max(1, rank_budget * config.ranks // config.run_lanes)
+
+
+def evaluation_unit(
+    encoder: TaskEncoder[Any, Any, Any, Any], *, batch_size: int | None, packing_buffer_size: int | None
+) -> int:
+    """Rows that an evaluation works at together: those of a batch, of a packing window, or of some groups."""
+    if packing_buffer_size is not None:
+        return packing_buffer_size
+    if encoder.overrides("batch_group_criterion"):
+        return GROUPED_UNITS * (batch_size or 1)
+    return batch_size or 1
 
 
 def has_user_code(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:
     """Whether any step of a task encoder is a user's own."""
-    names = ("encode_sample", "postencode_sample", "batch", "encode_batch", "select_samples_to_pack")
-    return any(encoder.overrides(name) for name in (*names, "pack_selected_samples"))
+    return bool(encoder.cookers) or encoder.packer is not None or any(encoder.overrides(name) for name in STEPS)

@@ -22,6 +22,34 @@ class SampleKey(NamedTuple):
     part: int = 0
 
 
+class PackKey(NamedTuple):
+    """The identity of a pack: the samples that it was made of, in their order.
+
+    Attributes:
+        samples: their keys.
+        part: which pack of them, where a packer makes several.
+    """
+
+    samples: tuple[SampleKey, ...]
+    part: int = 0
+
+
+ItemKey = SampleKey | PackKey
+"""What a value in the pipeline was made from."""
+
+
+def first_sample(key: ItemKey) -> SampleKey:
+    """The sample by which a value's random numbers are seeded."""
+    return key.samples[0] if type(key) is PackKey else key  # type: ignore[return-value]
+
+
+def samples_of(key: ItemKey) -> tuple[SampleKey, ...]:
+    """The samples that leave the run if this value is left out; those of a pack go with its first part."""
+    if type(key) is PackKey:
+        return key.samples if not key.part else ()
+    return (key,)  # type: ignore[return-value]
+
+
 UNIT_END = SampleKey(-1, -1, -1)
 """Comes where a unit of an evaluation ends: what is collected there is handed on, full or not."""
 

@@ -8,14 +8,16 @@ from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.state import CURSOR_FIELDS, MOVING_FIELDS, Mix
-from omniloom.data.pipeline.batch import Batch, Map, make_of
-from omniloom.data.pipeline.make import Make
+from omniloom.data.pipeline.batch import Batch, Map
+from omniloom.data.pipeline.calls import gives_many
+from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 
-Pipeline = Make | Pack | Map | Batch
+Pipeline = Make | Pack | Map | Batch | Group
 
 
 @dataclass(frozen=True)
@@ -55,28 +57,36 @@ class Dataset:
         """Batches of this rank in a pass. Raises TypeError where it cannot be known."""
         length = self.length()
         if length is None:
-            raise TypeError("this data set has no length: its pipeline packs samples, or makes several of one")
+            raise TypeError(
+                "this data set has no length: its pipeline packs or groups samples, or makes several of one"
+            )
         return length
 
     @property
     def one_to_one(self) -> bool:
-        """Whether each row gives one sample, packs aside."""
-        return not make_of(self.pipeline).gives_many and not self._packs
+        """Whether each row gives one sample, and each ``batch_size`` of them a batch."""
+        for stage in self.stages:
+            if isinstance(stage, Pack | Group) or (isinstance(stage, Batch) and gives_many(stage.calls)):
+                return False
+        return not make_of(self.pipeline).gives_many
 
     @property
-    def _packs(self) -> bool:
-        stage: Any = self.pipeline
-        while not isinstance(stage, Make | Pack):
-            stage = stage.source
-        return isinstance(stage, Pack)
+    def stages(self) -> list[Any]:
+        """The stages that work, the root first."""
+        stages: list[Any] = [self.pipeline]
+        while not isinstance(stages[-1], Make):
+            stages.append(stages[-1].source)
+        return stages
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether samples wait in windows or groups, which take time to make again elsewhere."""
+        return any(isinstance(stage, Pack | Group) for stage in self.stages)
 
     @property
     def window_samples(self) -> int:
         """Samples of a packing window; 0 without packing."""
-        stage: Any = self.pipeline
-        while not isinstance(stage, Make | Pack):
-            stage = stage.source
-        return stage.window_samples if isinstance(stage, Pack) else 0
+        return next((stage.window_samples for stage in self.stages if isinstance(stage, Pack)), 0)
 
     def with_window(self, window_samples: int) -> Dataset:
         """The same data set with packing windows of another size."""
@@ -117,6 +127,9 @@ class Dataset:
         """What the order of samples hangs on."""
         plan = self.plan
         settings: dict[str, Any] = {"window_samples": self.window_samples}
+        packers = [dict(stage.settings) for stage in self.stages if isinstance(stage, Pack) and stage.settings]
+        if packers:
+            settings["packer"] = packers[0]
         if isinstance(plan, Plan):
             settings |= {
                 "seed": plan.seed,

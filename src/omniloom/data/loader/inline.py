@@ -43,12 +43,12 @@ class InlineLanes:
         self.pids: list[int] = []
 
     def start(self, lanes: Sequence[Lane], batches: Mapping[int, int], states: Mapping[int, State]) -> None:
-        """Begin at saved places of lanes; the number of batches does not matter here."""
-        del batches
+        """Begin at saved places of lanes, out of which so many batches have come."""
         for index in self._lanes:
             self._runner.close(index)
         self._lanes = {lane.index: lane for lane in lanes}
         self._states = states
+        self._batches = dict(batches)
 
     def fetch(self, lane_index: int) -> Produced:
         """The next batch of a lane."""
@@ -56,7 +56,9 @@ class InlineLanes:
         with watching, caller_random_state() if self._keep_random_state else nullcontext():
             if not self._runner.is_open(lane_index):
                 self._runner.open(self._lanes[lane_index], self._states.get(lane_index))
-            return self._runner.next(lane_index)
+            produced = self._runner.next(lane_index, self._batches[lane_index])
+            self._batches[lane_index] += 1
+            return produced
 
     def close(self) -> None:
         """Forget the lanes, and end the threads that decode ahead."""

@@ -17,12 +17,14 @@ from omniloom.data.loader.runner import Produced
 from omniloom.data.loader.state import LaneState, RankState, check_fits, deal, put_together, read_states
 from omniloom.data.loader.stats import LoaderStats
 from omniloom.data.loader.watch import OwnWatch
-from omniloom.data.pipeline.batch import make_of
+from omniloom.data.pipeline.make import make_of
+from omniloom.data.pipeline.restore import renumbered, restore
+from omniloom.data.pipeline.running import Work, at_work
+from omniloom.data.pipeline.seeding import caller_random_state
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 from omniloom.data.plan.rebase import rebase_lane
-from omniloom.data.sample import SampleKey
-from omniloom.errors import ConfigError, StateError
+from omniloom.errors import ConfigError
 
 logger = logging.getLogger("omniloom")
 
@@ -66,7 +68,7 @@ class Loader:
             watchdog_seconds=watchdog_timeout_seconds,
             watchdog_initial_seconds=watchdog_initial_timeout_seconds,
             fail_on_timeout=fail_on_timeout,
-            keep_lanes=dataset.window_samples > 0,
+            keep_lanes=dataset.holds_back,
         )
         if dataset.equal_steps and (dataset.plan.endless or not dataset.one_to_one):
             raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
@@ -85,7 +87,7 @@ class Loader:
         """Batches of this rank in a pass. Raises TypeError where it cannot be known."""
         length = self.dataset.length(self._lane_count, lap=self._lap)
         if length is None:
-            raise TypeError("this loader has no length: its pipeline packs samples, or makes several of one")
+            raise TypeError("this loader has no length: its pipeline packs or groups samples, or makes several of one")
         return length
 
     def next_batch(self) -> Any:
@@ -239,10 +241,13 @@ class Loader:
         same = check_fits(state, dataset.mix(), where=where)
         mine = deal(state, rank=config.number, world_size=config.ranks, where=where)
         lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in mine.lane_states.items()}
+        names = [leaf.name for leaf in self.dataset.plan.leaves]
         if not same and isinstance(self.dataset.plan, Plan):
             for index, lane in lanes.items():
                 where_it_is = Lane(index, state.lanes, state.lap)
+                held = renumbered(lane.stream or {}, [leaf[0] for leaf in state.mix.leaves], names)
                 lane.stream = rebase_lane(self.dataset.plan, state.mix.leaves, where_it_is, lane.stream)
+                lane.stream = {**lane.stream, **held} if lane.stream is not None else None
         if dataset is not self.dataset:
             self.close()
             self.dataset = dataset
@@ -283,18 +288,20 @@ class Loader:
         """Whether single samples can be made again by their key; always."""
         return True
 
-    def restore_sample(self, restore_key: Sequence[int]) -> Any:
-        """The encoded sample of a ``__restore_key__``, made again in this process, bit for bit.
+    def restore_sample(self, restore_key: Sequence[Any]) -> Any:
+        """The sample, pack or batch of a ``__restore_key__``, made again in this process, bit for bit.
+
+        A sample comes as it goes into its pack or batch; a list of keys is a batch of them.
 
         Raises:
-            StateError: the key is not one of this data set.
+            StateError: it is no key of this data set.
+            SkipSample: user code leaves it out.
+            Exception: what user code raises.
         """
-        numbers = [part for part in restore_key if isinstance(part, int)]
-        make = make_of(self.dataset.pipeline)
-        if not 3 <= len(numbers) <= 4 or not 0 <= numbers[0] < len(make.leaves):
-            raise StateError(f"restore_sample: {tuple(restore_key)!r} found; (data set, epoch, row[, part]) expected")
-        sample = make.make(SampleKey(*numbers))
-        return sample if self.dataset.finish is None else self.dataset.finish(sample)
+        pipeline = self.dataset.pipeline
+        with caller_random_state(), at_work(Work.of(pipeline)):
+            made = restore(pipeline, restore_key, leaves=len(make_of(pipeline).leaves))
+        return made if self.dataset.finish is None else self.dataset.finish(made)
 
     # Housekeeping
 

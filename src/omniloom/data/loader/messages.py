@@ -39,12 +39,16 @@ class WorkOrder:
 
 
 class MakeBatch(NamedTuple):
-    """Make the next batch of a lane; with ``reopen``, from a saved place (``None``: from its start)."""
+    """Make the next batch of a lane, of which ``batches`` have come in this lap.
+
+    With ``reopen``, from a saved place (``None``: from its start).
+    """
 
     generation: int
     lane: Lane
     reopen: bool
     state: State | None
+    batches: int = 0
 
 
 class DropLane(NamedTuple):

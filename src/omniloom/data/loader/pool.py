@@ -180,7 +180,7 @@ class WorkerPool:
             if track.worker is not None:
                 track.worker.ask(DropLane(track.lane.index))
             track.worker = worker
-        worker.ask(MakeBatch(self._generation, track.lane, moves, track.state if moves else None))
+        worker.ask(MakeBatch(self._generation, track.lane, moves, track.state if moves else None, track.asked))
         track.asked += 1
         track.pending += 1
 

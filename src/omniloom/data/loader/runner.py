@@ -9,6 +9,7 @@ from typing import Any
 
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.running import Work, at_work
 from omniloom.data.pipeline.stream import Stage, State, Stream
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END
@@ -57,15 +58,19 @@ class LaneRunner:
         self.desk = Desk(policy, threads=ThreadPoolExecutor(threads, "omniloom") if threads else None)
         if take_in_hand is not None:
             self.desk.take_in_hand = take_in_hand
+        self._work = Work.of(pipeline)
         self._streams: dict[int, Stream] = {}
+        self._lanes: dict[int, Lane] = {}
         self._remade: dict[int, Tallies] = {}
 
     def open(self, lane: Lane, state: State | None) -> None:
         """Open a lane at a saved place, or at its start."""
         stream = self._pipeline.open(lane, self.desk)
         if state is not None:
-            stream.load_state_dict(state)
-        self._streams[lane.index] = stream
+            self._work.batch = None  # what waited is made again, of whatever batch it was
+            with at_work(self._work):
+                stream.load_state_dict(state)
+        self._streams[lane.index], self._lanes[lane.index] = stream, lane
         self._remade[lane.index] = self.desk.tally.take()
 
     def close(self, lane_index: int) -> None:
@@ -76,13 +81,15 @@ class LaneRunner:
         """Whether a lane is open here."""
         return lane_index in self._streams
 
-    def next(self, lane_index: int) -> Produced:
-        """The next batch of an open lane."""
+    def next(self, lane_index: int, batches: int = 0) -> Produced:
+        """The next batch of an open lane, of which so many have come in this lap."""
         stream = self._streams[lane_index]
         remade = self._remade.pop(lane_index, {})
-        while True:
-            item = next(stream, None)
-            if item is None:
-                return Produced(None, stream.state_dict(), self.desk.tally.take(), remade, ended=True)
-            if item[0] is not UNIT_END:
-                return Produced(item[1], stream.state_dict(), self.desk.tally.take(), remade)
+        self._work.batch = batches * self._lanes[lane_index].count + lane_index
+        with at_work(self._work):
+            while True:
+                item = next(stream, None)
+                if item is None:
+                    return Produced(None, stream.state_dict(), self.desk.tally.take(), remade, ended=True)
+                if item[0] is not UNIT_END:
+                    return Produced(item[1], stream.state_dict(), self.desk.tally.take(), remade)

@@ -111,7 +111,7 @@ class Worker:
             if request.reopen:
                 self._runner.open(request.lane, request.state)
                 self._sent.pop(index, None)
-            produced = self._runner.next(index)
+            produced = self._runner.next(index, request.batches)
             while self._incoming.poll(0):  # slabs that came back meanwhile can be used at once
                 self._listen(receive(self._connection))
             parcel = None if produced.ended else self._slabs.pack(produced.batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -86,18 +86,40 @@ class Origin:
         return text
 
 
-class FaultLine:
-    """Applies a policy to the samples of one lane, one after the other."""
+def tolerance_of(function: Callable[..., Any] | None) -> int | None:
+    """Failures in a row that a user's function is allowed: as `stateless` says of it, or its class; 0: any number.
 
-    def __init__(self, policy: FaultPolicy) -> None:
+    Returns:
+        the number; ``None`` where nothing is said, and the policy holds.
+    """
+    named = getattr(function, "__failure_tolerance__", _UNSAID)
+    if named is _UNSAID:
+        named = getattr(getattr(function, "__self__", None), "__default_failure_tolerance__", _UNSAID)
+    return None if named is _UNSAID else named or 0
+
+
+_UNSAID: Any = object()
+
+
+class FaultLine:
+    """Applies a policy to the samples of one lane, one after the other.
+
+    Args:
+        policy: the policy.
+        tolerances: by the name of a call, what `tolerance_of` its function says; such calls are counted apart.
+    """
+
+    def __init__(self, policy: FaultPolicy, tolerances: Mapping[str, int | None] | None = None) -> None:
         self._policy = policy
-        self._in_a_row = 0
+        self._tolerances = {call: most for call, most in (tolerances or {}).items() if most is not None}
+        self._in_a_row: dict[str, int] = {}
         self._failed = 0
         self._seen = 0
 
     def success(self) -> None:
         """A sample went through."""
-        self._in_a_row = 0
+        if self._in_a_row:
+            self._in_a_row = {}
         self._seen += 1
 
     def failure(self, error: Exception, *, key: SampleKey, call: str, origin: Origin, sample: Any = None) -> str:
@@ -121,7 +143,7 @@ class FaultLine:
         self._log(reason, text)
         if self._policy.quarantine_path is not None:
             _append_line(Path(self._policy.quarantine_path), _record(error, key, call, origin, reason))
-        self._spend(text, reason, error)
+        self._spend(call, text, reason, error)
         return reason
 
     def _log(self, reason: str, text: str) -> None:
@@ -131,14 +153,15 @@ class FaultLine:
             more = f", the {number}th of this lane" if number > 10 else ""
             logger.warning("sample left out (%s%s): %s", reason, more, text)
 
-    def _spend(self, text: str, reason: str, error: Exception) -> None:
-        self._in_a_row += 1
+    def _spend(self, call: str, text: str, reason: str, error: Exception) -> None:
+        counted_as = call if call in self._tolerances else ""
+        in_a_row = self._in_a_row[counted_as] = self._in_a_row.get(counted_as, 0) + 1
         self._failed += 1
         self._seen += 1
-        if 0 < self._policy.in_a_row <= self._in_a_row:
+        if 0 < self._tolerances.get(call, self._policy.in_a_row) <= in_a_row:
             raise FatalSampleError(
-                f"{self._in_a_row} samples failed in a row; the last one:\n  {text}", reason=reason
-            ) from (error)
+                f"{in_a_row} samples failed in a row; the last one:\n  {text}", reason=reason
+            ) from error
         share = self._policy.share
         if share is not None and self._seen >= 100 and self._failed > share * self._seen:
             raise FatalSampleError(

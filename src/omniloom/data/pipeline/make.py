@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from omniloom.data.pipeline import seeding
 from omniloom.data.pipeline.desk import Desk, LeafTally
-from omniloom.data.pipeline.faults import FaultLine, Origin
+from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
+from omniloom.data.pipeline.restore import with_restore_key
 from omniloom.data.pipeline.seeding import KeySeeds
-from omniloom.data.pipeline.stream import Item, KeyStage, State, describe
+from omniloom.data.pipeline.stream import Item, KeyStage, KeyStream, State, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, RawSample, SampleKey
 from omniloom.errors import SampleError, SkipSample
@@ -44,7 +45,10 @@ class Make:
         encode: the user's function on one sample, or ``None``. It may be a generator function and give several
             samples, or raise `SkipSample`.
         seed: seed of the run.
-        ahead: rows of a lane that are read and cooked ahead, where the desk has threads.
+        ahead: rows of a lane that are read and decoded ahead, where the desk has threads.
+        cooks: by position of the leaf, the user's function on its crude samples, or ``None``; empty: there is none.
+        encode_call: what messages call ``encode``.
+        tokens: length of an encoded sample, where the plan wants to be told; else ``None``.
     """
 
     source: KeyStage
@@ -52,7 +56,11 @@ class Make:
     encode: Callable[[Any], Any] | None = None
     seed: int = 0
     ahead: int = 0
+    cooks: tuple[Callable[[Any], Any] | None, ...] = ()
+    encode_call: str = "encode_sample"
+    tokens: Callable[[Any], int] | None = None
     seeds: KeySeeds = field(init=False, repr=False, compare=False)
+    makes: ClassVar[type] = SampleKey
 
     def __post_init__(self) -> None:
         seeds = KeySeeds(tuple(leaf.name for leaf in self.leaves), self.seed)
@@ -70,7 +78,7 @@ class Make:
             IndexError: the generator gives fewer samples.
         """
         leaf = self.leaves[key.dataset]
-        sample = leaf.cook(leaf.read(key.row), key)
+        sample = self.cooked(leaf.cook(leaf.read(key.row), key._replace(part=0)), key)
         for part, made in enumerate(self.encoded(sample, key)):
             if part == key.part:
                 return made
@@ -91,12 +99,20 @@ class Make:
         if not self.gives_many:
             yield made
             return
-        for part in count(1):
+        for part in count():
+            self.seeds.plant(key._replace(part=part), seeding.ENCODE)
             result = next(made, _END)
             if result is _END:
                 return
-            yield result
-            self.seeds.plant(key._replace(part=part), seeding.ENCODE)
+            yield with_restore_key(result, key._replace(part=part))
+
+    def cooked(self, sample: Any, key: SampleKey) -> Any:
+        """What the user's cook makes of a crude sample."""
+        cook = self.cooks[key.dataset] if self.cooks else None
+        if cook is None:
+            return sample
+        self.seeds.plant(key._replace(part=0), seeding.COOK)
+        return cook(sample)
 
     def __str__(self) -> str:
         return describe(self)
@@ -108,8 +124,9 @@ class MakeStream(Iterator[Item]):
     def __init__(self, make: Make, lane: Lane, desk: Desk) -> None:
         self._make = make
         self._desk = desk
-        self._keys = make.source.open(lane)
-        self._faults = FaultLine(desk.policy)
+        self._keys: KeyStream = make.source.open(lane)
+        self._faults = FaultLine(desk.policy, _tolerances(make))
+        self._tell = _teller(make, self._keys)
         self._ahead: dict[SampleKey, Future[tuple[int, Any]]] | None = {} if desk.threads and make.ahead else None
 
     def state_dict(self) -> State:
@@ -123,7 +140,7 @@ class MakeStream(Iterator[Item]):
             self._ahead.clear()
 
     def __next__(self) -> Item:
-        leaves, encode, desk = self._make.leaves, self._make.encode, self._desk
+        leaves, cooks, encode, desk = self._make.leaves, self._make.cooks, self._make.encode, self._desk
         while True:
             key = next(self._keys)
             if key is UNIT_END:
@@ -138,10 +155,15 @@ class MakeStream(Iterator[Item]):
                     tally.read_bytes += read_bytes
                 else:
                     sample = self._load(key, tally)
+                if cooks:
+                    call = "cook_crude_sample"
+                    sample = self._make.cooked(sample, key)
                 if encode is not None:
-                    call = "encode_sample"
+                    call = self._make.encode_call
                     self._make.seeds.plant(key, seeding.ENCODE)
                     sample = encode(sample)
+                if self._tell is not None:
+                    self._tell(key, sample)
             except SkipSample as skip:
                 tally.skip(str(skip) or "SkipSample")
                 continue
@@ -152,6 +174,15 @@ class MakeStream(Iterator[Item]):
             self._faults.success()
             tally.yielded += 1
             return key, sample
+
+    def remake(self, key: SampleKey) -> Item | None:
+        """The sample of a key that came before; ``None``, counted, where it cannot be made now."""
+        keys, tell = self._keys, self._tell
+        self._keys, self._tell = _OneKey(key), None
+        try:
+            return next(self, None)
+        finally:
+            self._keys, self._tell = keys, tell
 
     def _load(self, key: SampleKey, tally: LeafTally) -> Any:
         """The cooked sample of a key, read just now or ahead of time."""
@@ -208,6 +239,14 @@ class ManyStream(MakeStream):
                 return UNIT_END, None
             self._row = self._samples_of(key)
 
+    def remake(self, key: SampleKey) -> Item | None:
+        """The sample of a key that came before; ``None``, counted, where it cannot be made now."""
+        tell, self._tell = self._tell, None
+        try:
+            return next((item for item in self._samples_of(key._replace(part=0)) if item[0] == key), None)
+        finally:
+            self._tell = tell
+
     def _samples_of(self, key: SampleKey) -> Iterator[Item]:
         """The samples of a row. The generator's own draws go on from sample to sample."""
         leaf, desk = self._make.leaves[key.dataset], self._desk
@@ -216,8 +255,12 @@ class ManyStream(MakeStream):
         call = "loading"
         try:
             sample = self._load(key, tally)
-            call = "encode_sample"
+            call = "cook_crude_sample"
+            sample = self._make.cooked(sample, key)
+            call = self._make.encode_call
             for part, made in enumerate(self._make.encoded(sample, key)):
+                if self._tell is not None:
+                    self._tell(key, made)
                 self._faults.success()
                 desk.tally.leaf(key.dataset).yielded += 1
                 yield key._replace(part=part), made
@@ -228,6 +271,49 @@ class ManyStream(MakeStream):
 
 
 _END: Any = object()
+
+
+class _OneKey(Iterator[SampleKey]):
+    """A plan of one key."""
+
+    def __init__(self, key: SampleKey) -> None:
+        self._left = [key]
+
+    def __next__(self) -> SampleKey:
+        if not self._left:
+            raise StopIteration
+        return self._left.pop()
+
+    def peek(self, count: int) -> list[SampleKey]:
+        """Nothing comes next."""
+        return []
+
+    def state_dict(self) -> State:
+        """It has no place."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """It has no place."""
+
+
+def make_of(stage: Any) -> Make:
+    """The stage of a pipeline that makes samples of keys."""
+    while not isinstance(stage, Make):
+        stage = stage.source
+    return stage
+
+
+def _teller(make: Make, keys: Any) -> Callable[[SampleKey, Any], None] | None:
+    """Tells a plan the lengths of the samples that it drew, where it wants to know them."""
+    tokens = make.tokens
+    if tokens is None:
+        return None
+    return lambda key, sample: keys.tell(key.dataset, tokens(sample))
+
+
+def _tolerances(make: Make) -> dict[str, int | None]:
+    cooks = [most for cook in make.cooks if (most := tolerance_of(cook)) is not None]
+    return {make.encode_call: tolerance_of(make.encode), "cook_crude_sample": min(cooks, default=None)}
 
 
 def _read_and_cook(leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:

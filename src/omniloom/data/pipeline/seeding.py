@@ -10,21 +10,31 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
+from typing import Any
 
 import numpy as np
 
 from omniloom.data.plan.permute import derive_key, mix_key
 from omniloom.data.sample import SampleKey
 
-ENCODE, POSTENCODE, SELECT, PACK, BATCH, ENCODE_BATCH = range(1, 7)
+ENCODE, POSTENCODE, SELECT, PACK, BATCH, ENCODE_BATCH, COOK, GROUP = range(1, 9)
 """Numbers of the calls, so that no two draw the same numbers for one key."""
+
+CALLS = 64
+"""What a generator function draws for its part ``n`` is seeded as call ``n * CALLS`` further on."""
 
 
 class KeySeeds:
-    """Seeds of sample keys, by the stable names of the leaves."""
+    """Seeds of sample keys, by the stable names of the leaves.
+
+    Attributes:
+        planted: the key that was seeded last: what user code is at work on.
+    """
 
     def __init__(self, leaf_names: tuple[str, ...], seed: int) -> None:
         self._leaf_keys = [derive_key("work", seed, name) for name in leaf_names]
+        self.planted: SampleKey | None = None
 
     def of(self, key: SampleKey, call: int) -> int:
         """The 64-bit seed of one call of user code for one sample."""
@@ -33,12 +43,23 @@ class KeySeeds:
 
     def plant(self, key: SampleKey, call: int) -> None:
         """Seed `random`, `numpy.random` and torch's CPU generator for one call of user code."""
+        self.planted = key
         seed = self.of(key, call)
         random.seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
         torch = sys.modules.get("torch")
         if torch is not None:
             torch.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+
+    def parts(self, key: SampleKey, call: int, made: Iterator[Any]) -> Iterator[Any]:
+        """What a generator of user code gives, seeded anew before each value, whatever else runs between them."""
+        for part in count():
+            self.plant(key, call + part * CALLS)
+            try:
+                value = next(made)
+            except StopIteration:
+                return
+            yield value
 
 
 @contextmanager

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.plan.lane import Lane
-from omniloom.data.sample import SampleKey
+from omniloom.data.sample import ItemKey, SampleKey
 
 State = dict[str, Any]
 """Counters that cannot be recomputed. JSON can hold it. Each stage adds its own names to its source's."""
 
-Item = tuple[SampleKey, Any]
-"""The key of the (first) sample that a value was made from, and the value."""
+Item = tuple[ItemKey, Any]
+"""The key of the sample or pack that a value was made from (of a batch: of its first one), and the value."""
 
 
 class KeyStream(Protocol):
@@ -54,6 +54,13 @@ class Stream(Protocol):
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place."""
+
+
+class RemakingStream(Stream, Protocol):
+    """A stream that can make a value again that it gave before: what stages that hold values back draw from."""
+
+    def remake(self, key: Any) -> Item | None:
+        """The value of a key, made anew; ``None`` where that cannot be done now. The stream's place stays."""
 
 
 class Stage(Protocol):
