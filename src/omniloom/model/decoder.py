@@ -6,6 +6,8 @@ read from the width of the projections, so that a part of the heads (tensor para
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
@@ -87,7 +89,30 @@ class DecoderLayer(nn.Module):
         return output
 
 
-class Decoder(nn.Module):
+class LanguageModel(nn.Module, ABC):
+    """What a LLaVA needs of a language model."""
+
+    config: DecoderConfig
+
+    @property
+    @abstractmethod
+    def head_weight(self) -> Float[Tensor, "vocab dim"]:
+        """The rows that score the words."""
+
+    @abstractmethod
+    def embed(self, token_ids: Int[Tensor, " tokens"]) -> Float[Tensor, "tokens dim"]:
+        """The embeddings of tokens."""
+
+    @abstractmethod
+    def forward(self, embeddings: Float[Tensor, "tokens dim"], attend: Attend) -> Float[Tensor, "tokens dim"]:
+        """The stream after the last layer and the last norm."""
+
+    def logits(self, stream: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens vocab"]:
+        """Scores of all words after each token."""
+        return functional.linear(stream, self.head_weight)
+
+
+class Decoder(LanguageModel):
     """A language model without its loss; parameters have torch's own initial values until they are loaded."""
 
     def __init__(self, config: DecoderConfig) -> None:
@@ -116,7 +141,3 @@ class Decoder(nn.Module):
             stream = layer(stream, rope, attend)
         output: Tensor = self.norm(stream)
         return output
-
-    def logits(self, stream: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens vocab"]:
-        """Scores of all words after each token."""
-        return functional.linear(stream, self.head_weight)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from omniloom.errors import InputError
 from omniloom.model.attention import Attend, AttendPacked
 from omniloom.model.config import LlavaConfig
-from omniloom.model.decoder import Decoder
+from omniloom.model.decoder import Decoder, LanguageModel
 from omniloom.model.documents import Documents
 from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, sum_of_losses
 from omniloom.model.projector import Projector
@@ -27,12 +27,13 @@ Images = Tensor | Sequence[Tensor] | None
 class Llava(nn.Module):
     """Images and text to what follows each token."""
 
-    def __init__(self, config: LlavaConfig) -> None:
+    def __init__(self, config: LlavaConfig, *, language_model: LanguageModel | None = None) -> None:
+        """Make the parts; `language_model` takes the place of the one that `config` describes."""
         super().__init__()
         self.config = config
         self.vision_tower = VisionTower(config.vision)
         self.projector = Projector(config.projector)
-        self.language_model = Decoder(config.language)
+        self.language_model: LanguageModel = Decoder(config.language) if language_model is None else language_model
 
     def forward(
         self,
@@ -104,15 +105,19 @@ class Llava(nn.Module):
         *,
         images: Images = None,
         image_positions: Int[Tensor, " features"] | None = None,
+        visit_tower: bool = True,
     ) -> Float[Tensor, "tokens dim"]:
         """Token embeddings with image features at their placeholders.
 
         Without images, one black tile is seen and none of its features is placed: its gradient is exactly zero, and
-        the ranks that share the tower's weights all come through the same collectives.
+        the ranks that share the tower's weights all come through the same collectives. Where no rank waits for
+        another, `visit_tower=False` spares that.
         """
         if image_positions is None:
             image_positions = (input_ids == self.config.image_token_id).nonzero()[:, 0]
         groups = _groups(images)
+        if not groups and not visit_tower and not len(image_positions):
+            return self.language_model.embed(input_ids)
         features = self.image_features(groups or [self._black_tile()])
         if groups and len(features) != len(image_positions):
             raise InputError(

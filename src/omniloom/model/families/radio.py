@@ -119,11 +119,7 @@ def _tables(config: VisionConfig) -> tuple[Table, ...]:
             *layer_rows(config, _HUB_NAMES, prefix=f"{_HUB}blocks."),
             *(_gated_hub_rows(config) if config.gated_mlp else ()),
         ),
-        ignored=(
-            "radio_model.input_conditioner.*",
-            "radio_model.summary_idxs",
-            f"{_HUB}patch_generator.video_embedder.*",
-        ),
+        ignored=(f"{_HUB}patch_generator.video_embedder.*", *_HUB_IGNORED),
     )
     native_names = ("patch_projection", "position_embedding", "cls_register_token")
     native = Table(
