@@ -6,7 +6,7 @@ import functools
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,10 @@ class SampleDecoder:
     def _image_function(self, part: str) -> Function | None:
         if self.image_decode == "raw":
             return None
-        return functools.partial(Lazy, decode=self.image, name=part) if self.lazy else self.image
+        if not self.lazy:
+            return self.image
+        # What is decoded after the sample was made is never made a tensor by the caller's process.
+        return functools.partial(Lazy, decode=replace(self, late=False).image, name=part)
 
     def _pdf_function(self, part: str) -> Function | None:
         return self._image_function(part) if self.pdf_pages else None

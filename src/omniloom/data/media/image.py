@@ -23,7 +23,6 @@ from omniloom.errors import SampleError
 __all__ = ["DEFAULT_OPTIONS", "DecodedImage", "Pixels", "decode_image", "image_size", "read_image", "resize_image"]
 
 DEFAULT_OPTIONS = ImageOptions()
-_INTERNAL_TURN = frozenset(("HEIF", "AVIF", "JXL"))  # their decoders turn the pixels themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,15 @@ def read_image(data: bytes, *, mode: str = "RGB", options: ImageOptions = DEFAUL
         pixels, fraction = _read_jpeg(data, mode, options)
     else:
         pixels, fraction = _read_other(data, header.kind, mode, options)
-    if options.orient and header.orientation != UPRIGHT and header.kind.name not in _INTERNAL_TURN:
+    if options.orient and header.orientation != UPRIGHT:
         pixels = orient_pixels(pixels, header.orientation)
     return DecodedImage(pixels, header, fraction)
 
 
 def _read_jpeg(data: bytes, mode: str, options: ImageOptions) -> tuple[Pixels, float]:
+    backend = jpeg_backend(options.backend)
     try:
-        return jpeg_backend(options.backend).decode(data, mode, options.shrink_to), 1.0
+        return backend.decode(data, mode, options.shrink_to), 1.0
     except CutShortError as error:
         try:
             pixels, fraction = partial_jpeg(data, mode)

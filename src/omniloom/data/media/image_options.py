@@ -23,7 +23,8 @@ class ImageOptions:
     """How images are decoded.
 
     Attributes:
-        orient: turn the pixels as EXIF (or, without it, XMP) says; ``False`` leaves them as they are stored.
+        orient: turn the pixels as EXIF (or, without it, XMP) says; ``False`` leaves them as they are stored, except
+            in TIFF, HEIF and JPEG XL, whose decoders always turn them.
         background: (red, green, blue), 0 to 255, on which transparent pixels are laid in the modes RGB and L.
         max_pixels: width times height at most, judged by the header before a pixel is made; more is ``too-large``.
         min_fraction: which part of an image that is cut short has to be there, 0 to 1. 1 refuses every such image;

@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 
 from omniloom.data.media.image_options import Pixels
-from omniloom.data.media.probe import jpeg_segments
+from omniloom.data.media.probe import SOF_MARKERS, jpeg_segments
 
 _PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
 _SOS = 0xDA
@@ -35,17 +36,32 @@ def partial_jpeg(data: bytes, mode: str) -> tuple[Pixels, float]:
     pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if mode == "RGB" else "GRAY", strict=False)
     noisy = data.rstrip(b"\xff") + _NOISE  # half a marker would make a marker of the first byte of noise
     followed = simplejpeg.decode_jpeg(noisy, colorspace="RGB" if mode == "RGB" else "GRAY", strict=False)
-    same = (pixels == followed).reshape(len(pixels), -1).all(axis=1)
-    rows = float(np.argmin(same)) / len(same) if not same.all() else 1.0
+    fraction = _same_share((pixels == followed).all(axis=2), _block_rows(data))
     scans = _scans(data)
-    if not _is_progressive(data) or not scans:
-        return pixels if mode == "RGB" else pixels[..., 0], rows
-    done = len(scans) - 1 + rows
-    return pixels if mode == "RGB" else pixels[..., 0], done / (len(scans) + _passes_missing(scans))
+    if scans and any(marker in _PROGRESSIVE for marker, _, _ in jpeg_segments(data)):
+        fraction = (len(scans) - 1 + fraction) / (len(scans) + _passes_missing(scans))
+    return pixels if mode == "RGB" else pixels[..., 0], fraction
 
 
-def _is_progressive(data: bytes) -> bool:
-    return any(marker in _PROGRESSIVE for marker, _, _ in jpeg_segments(data))
+def _same_share(same: npt.NDArray[np.bool_], block_rows: int) -> float:
+    """Which share of the image comes before the first block that differs; blocks go from left to right."""
+    height, width = same.shape
+    if same.all():
+        return 1.0
+    # The row above a block that differs may differ too: colours are smoothed over the border.
+    whole = (int(np.argmin(same.all(axis=1))) + 1) // block_rows * block_rows
+    band = same[whole : whole + block_rows - 1].all(axis=0)
+    columns = width if band.all() else int(np.argmin(band))
+    share: float = (whole * width + columns * block_rows) / (height * width)
+    return min(1.0, share)
+
+
+def _block_rows(data: bytes) -> int:
+    """How many rows of pixels a row of blocks has: eight times the largest vertical sampling factor."""
+    for marker, start, stop in jpeg_segments(data):
+        if marker in SOF_MARKERS:
+            return 8 * max(1, *(data[at] & 15 for at in range(start + 7, stop, 3)))
+    return 8
 
 
 def _scans(data: bytes) -> list[tuple[bytes, int, int, int]]:

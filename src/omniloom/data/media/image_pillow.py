@@ -48,8 +48,12 @@ def decode_by_pillow(data: bytes, kind: ImageKind, mode: str, options: ImageOpti
             if options.frame != 0:
                 image.seek(_frame_number(options, getattr(image, "n_frames", 1), data))
             return np.asarray(_in_mode(image, kind, mode, options))
-    except (SampleError, ConfigError, MemoryError):
+    except (SampleError, ConfigError):
         raise
+    except MemoryError as error:  # the pixels fit, by `max_pixels`: it is the file that asks for more than it should
+        raise SampleError(
+            f"the {kind.name} image of {len(data):,} bytes asks for too much memory", reason="memory"
+        ) from error
     except Image.DecompressionBombError as error:
         raise SampleError(f"{error} Raise PIL.Image.MAX_IMAGE_PIXELS too.", reason="too-large") from error
     except Exception as error:  # Pillow and its plug-ins raise what they like on damaged input

@@ -60,9 +60,10 @@ class Lazy(Generic[T]):
         if self._data is not None:
             return image_size(self._data)
         value: Any = self._value
-        if hasattr(value, "mode"):
+        if hasattr(value, "getbands"):  # an image of Pillow
             return int(value.width), int(value.height)
-        height, width = value.shape[:2] if value.ndim == 2 or value.shape[-1] in (3, 4) else value.shape[-2:]
+        # Tensors have their channels first, arrays last.
+        height, width = value.shape[-2:] if hasattr(value, "numpy") else value.shape[:2]
         return int(width), int(height)
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ UNMARKED_FORMATS = ("TGA", "PCX", "PSD", "SGI", "DDS", "ICNS", "QOI")
 
 _XMP_HEADER = b"http://ns.adobe.com/xap/1.0/\0"
 _PNG_XMP = b"XML:com.adobe.xmp"
-_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+SOF_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SOI, _EOI, _SOS, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE1, 0xEE
 _STANDALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 _WEBP_EXIF, _WEBP_ANIMATED = 0x08, 0x02
@@ -45,7 +45,8 @@ class ImageHeader:
         width: of the stored image in pixels.
         height: of the stored image in pixels.
         channels: colour components of a JPEG; 0 in other formats.
-        orientation: EXIF orientation, 1 to 8; 1 where nothing or nonsense is said of it.
+        orientation: EXIF orientation, 1 to 8; 1 where nothing or nonsense is said of it, and in formats whose decoder
+            turns the pixels itself (TIFF, HEIF, JPEG XL), whose size is that of the turned image.
         damaged: what is wrong with the metadata; empty where nothing is.
     """
 
@@ -128,7 +129,7 @@ def _probe_jpeg(data: bytes, kind: ImageKind) -> ImageHeader:
                 orientation = _app1_orientation(data[start:stop])
             except DamagedMetadataError as error:
                 damaged = str(error)
-        elif marker in _SOF and frame is None and stop <= len(data) and stop - start >= 6:
+        elif marker in SOF_MARKERS and frame is None and stop <= len(data) and stop - start >= 6:
             height, width, channels = struct.unpack_from(">HHB", data, start + 1)
             frame = width, height, channels
     if frame is None or 0 in frame:
@@ -218,11 +219,11 @@ def _probe_by_pillow(data: bytes, kind: ImageKind | None) -> ImageHeader:
         with Image.open(io.BytesIO(data), formats=[kind.name] if kind else UNMARKED_FORMATS) as image:
             found = kind or _kind_of(image)
             width, height = image.size
-            orientation, damaged = UPRIGHT, ""
-            if found.name == "TIFF":
-                value = image.tag_v2.get(ORIENTATION_TAG, UPRIGHT)  # type: ignore[attr-defined]
+            orientation = UPRIGHT
+            if found.name == "AVIF":  # the decoders of TIFF, HEIF and JPEG XL turn the pixels themselves
+                value = image.getexif().get(ORIENTATION_TAG, UPRIGHT)
                 orientation = value if value in range(1, 9) else UPRIGHT
-            return ImageHeader(found, width, height, orientation=orientation, damaged=damaged)
+            return ImageHeader(found, width, height, orientation=orientation)
     except UnidentifiedImageError:
         if kind is None:
             raise no_image(data) from None
