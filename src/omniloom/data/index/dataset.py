@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from omniloom.data.index.work_folder import is_half_placed
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.tar_index import samples_in_bytes, tar_index_path
+from omniloom.data.shards.tar_shard import TarShard
 from omniloom.errors import DatasetError
 from omniloom.storage.files import read_file
 
@@ -41,6 +42,22 @@ class ShardEntry(NamedTuple):
     fingerprint: str | None
     parts_path: str | None
     excluded_keys: frozenset[str]
+
+    def open(self, rule: KeyRule) -> TarShard:
+        """The shard at work; the file is opened at its first use.
+
+        Args:
+            rule: how names of members are split into key and part.
+        """
+        return TarShard(
+            self.path,
+            name=self.name,
+            samples=self.samples,
+            size_bytes=self.size_bytes,
+            fingerprint=self.fingerprint,
+            parts_path=self.parts_path,
+            rule=rule,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,25 +118,40 @@ def open_dataset(
         )
     if check_files:
         _check_files(root, dict.fromkeys(names), info)
+    excluded = splits.excluded_keys(info.shard_counts) if splits.exclude else {}
+    entries, rule = _entries(root, info, names, excluded)
+    index = DatasetIndex(root=root, split_part=split_part, shards=entries, rule=rule)
+    if not index.samples:
+        raise DatasetError(f"{splits.path}: the shards of split part {split_part!r} hold no samples.")
+    return index
+
+
+def open_shards(root: str | os.PathLike[str]) -> tuple[tuple[ShardEntry, ...], KeyRule]:
+    """All shards of a prepared data set, in the order by which ``index.sqlite`` numbers them, and its key rule.
+
+    Raises:
+        DatasetError: not prepared, or a damaged sidecar.
+    """
+    root = os.fspath(root)
+    info = read_info(root)
+    return _entries(root, info, info.shard_counts, {})
+
+
+def _entries(
+    root: str, info: Info, names: Iterable[str], excluded: Mapping[str, frozenset[str]]
+) -> tuple[tuple[ShardEntry, ...], KeyRule]:
     known = read_omniloom_info(root)
     marks = known.shards if known else {}
-    excluded = splits.excluded_keys(info.shard_counts) if splits.exclude else {}
     parts_folder = meta_path(root, PARTS_FOLDER)
     nothing: frozenset[str] = frozenset()
     entries = []
     for name in names:
-        mark = marks.get(name)
-        size_bytes, fingerprint, irregular = mark or (None, None, False)
+        size_bytes, fingerprint, irregular = marks.get(name) or (None, None, False)
         table = parts_path(parts_folder, name) if irregular else None
         path = f"{root}/{name}"
         keys = excluded.get(name, nothing)
         entries.append(ShardEntry(name, path, info.shard_counts[name], size_bytes, fingerprint, table, keys))
-    index = DatasetIndex(
-        root=root, split_part=split_part, shards=tuple(entries), rule=known.key_rule if known else "first-dot"
-    )
-    if not index.samples:
-        raise DatasetError(f"{splits.path}: the shards of split part {split_part!r} hold no samples.")
-    return index
+    return tuple(entries), known.key_rule if known else "first-dot"
 
 
 def dataset_config(root: str | os.PathLike[str], *, name: str = DATASET_YAML) -> dict[str, Any]:

@@ -48,15 +48,7 @@ class TarRows:
         entry = self.index.shards[number]
         shard = self._shards[number]
         if shard is None:
-            shard = self._shards[number] = TarShard(
-                entry.path,
-                name=entry.name,
-                samples=entry.samples,
-                size_bytes=entry.size_bytes,
-                fingerprint=entry.fingerprint,
-                parts_path=entry.parts_path,
-                rule=self.index.rule,
-            )
+            shard = self._shards[number] = entry.open(self.index.rule)
         return shard, row - self._ends[number] + entry.samples, entry.excluded_keys
 
     def read(self, row: int) -> RawSample:

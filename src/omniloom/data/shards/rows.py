@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,12 +96,24 @@ class RowFile(NamedTuple):
     excluded: frozenset[str] = frozenset()
 
 
-class FileRows:
+class FileRows(ABC):
     """Rows of several files, laid end to end; the common part of sources whose files are not tar archives.
 
     Args:
         files: the files, in the order of the rows.
     """
+
+    @abstractmethod
+    def read(self, row: int) -> RawSample:
+        """The undecoded parts of a row."""
+
+    @abstractmethod
+    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
+        """File and byte range of a row; never raises."""
+
+    @abstractmethod
+    def parts_of_first_row(self) -> frozenset[str]:
+        """Names of the parts of the first row."""
 
     def __init__(self, files: Sequence[RowFile]) -> None:
         self.files = tuple(files)
@@ -136,3 +150,17 @@ class FileRows:
         if len(self.files) == 1:
             return str(file_row)
         return f"{PurePosixPath(self.files[number].name).with_suffix('')}/{file_row}"
+
+    def row_of(self, key: str) -> int:
+        """The row of a key that `key_of` gives. Raises KeyError."""
+        folder, _, text = key.rpartition("/")
+        number = self._numbers.get("" if len(self.files) == 1 else folder, -1) if text.isdecimal() else -1
+        if number < 0 or int(text) >= self.files[number].rows or (folder and len(self.files) == 1):
+            raise KeyError(key)
+        return self._ends[number] - self.files[number].rows + int(text)
+
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        if len(self.files) == 1:
+            return {"": 0}
+        return {str(PurePosixPath(file.name).with_suffix("")): number for number, file in enumerate(self.files)}

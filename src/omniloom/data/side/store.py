@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from omniloom.data.sample import SourceInfo
 
@@ -21,7 +21,7 @@ class FileStore(ABC, Generic[T]):
     def get_path(self) -> str:
         """Where the store lies; tells stores apart."""
 
-    def get(self, key: str, sample: Any = None) -> T:
+    def get(self, key: str, sample: Any = None) -> Any:
         """The value of a key; where it came from is added to the sources of ``sample``."""
         value, source = self[key]
         add_source_info(sample, source)
@@ -50,3 +50,92 @@ def add_source_info(sample: Any, *sources: SourceInfo) -> None:
         sample["__sources__"] = (*(sample.get("__sources__") or ()), *sources)
     elif hasattr(sample, "__sources__"):
         sample.__sources__ = (*(sample.__sources__ or ()), *sources)
+
+
+class FileStoreWrapper(FileStore[T]):
+    """A store that stands before another one.
+
+    Args:
+        inner: the other one.
+    """
+
+    def __init__(self, inner: FileStore[Any]) -> None:
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inner!r})"
+
+    def __getitem__(self, key: str) -> tuple[T, SourceInfo]:
+        return self._inner[key]
+
+    def get_path(self) -> str:
+        """Where the store behind it lies."""
+        return self._inner.get_path()
+
+    def get_media_metadata(self, key: str) -> Any:
+        """What is known of a medium of the store behind it."""
+        return self._inner.get_media_metadata(key)
+
+    def _get_raw(self, key: str) -> tuple[Any, SourceInfo]:
+        return self._inner._get_raw(key)
+
+    def _decode_raw(self, data: Any, *, fname: str) -> T:
+        value: T = self._inner._decode_raw(data, fname=fname)
+        return value
+
+
+class FileStoreDecoder(Protocol):
+    """Makes values of bytes by their file name, as `SampleDecoder` does."""
+
+    def decode(self, fname: str, raw: bytes) -> Any:
+        """The value of a file."""
+
+
+class DecodeFileStore(FileStoreWrapper[Any]):
+    """A store whose values are decoded when they are read.
+
+    Args:
+        inner: the store of bytes.
+        decoder: decodes them by key.
+    """
+
+    def __init__(self, inner: FileStore[Any], *, decoder: FileStoreDecoder) -> None:
+        super().__init__(inner)
+        self.decoder = decoder
+
+    def __getitem__(self, key: str) -> tuple[Any, SourceInfo]:
+        data, source = self._inner[key]
+        return self.decoder.decode(key, data), source
+
+    def _decode_raw(self, data: Any, *, fname: str) -> Any:
+        return self.decoder.decode(fname, self._inner._decode_raw(data, fname=fname))
+
+
+class PrimaryFileStore(FileStoreWrapper[T]):
+    """The data set itself as a store, for one sample: a key that starts with a dot is one of its own parts.
+
+    Args:
+        inner: the data set as a store.
+        current_key: the sample's key.
+    """
+
+    def __init__(self, inner: FileStore[T], current_key: str) -> None:
+        super().__init__(inner)
+        self._current_key = current_key
+
+    def __getitem__(self, key: str) -> tuple[T, SourceInfo]:
+        return self._inner[self._whole(key)]
+
+    def get(self, key: str, sample: Any = None) -> Any:
+        """The value of a key; where it came from is added to the sources of ``sample``."""
+        return self._inner.get(self._whole(key), sample)
+
+    def get_media_metadata(self, key: str) -> Any:
+        """What is known of a medium."""
+        return self._inner.get_media_metadata(self._whole(key))
+
+    def _get_raw(self, key: str) -> tuple[Any, SourceInfo]:
+        return self._inner._get_raw(self._whole(key))
+
+    def _whole(self, key: str) -> str:
+        return f"{self._current_key}{key}" if key.startswith(".") else key

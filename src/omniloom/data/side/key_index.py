@@ -1,0 +1,141 @@
+"""``index.sqlite`` asked by key, from any thread of any process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.media.metadata import MediaMetadataBase, deserialize_media_metadata
+from omniloom.errors import DatasetError, MissingKeyError, StorageError
+
+
+class ListedEntry(NamedTuple):
+    """A sample or a part, as Energon lists them.
+
+    Attributes:
+        name: key of the sample, or ``<key>.<part>``.
+        size_bytes: its length; of a sample, with headers.
+        tar_file_id: number of its shard in ``.info.json``.
+    """
+
+    name: str
+    size_bytes: int
+    tar_file_id: int
+
+
+class KeyIndex:
+    """The key database of a data set; each thread has a connection of its own, opened when it first asks.
+
+    Args:
+        root: folder of the data set.
+
+    Raises:
+        DatasetError: it has no key database.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._path = meta_path(root, DATABASE)
+        if not self._path.is_file():
+            raise DatasetError(
+                f"{self._path}: there is no key database, so nothing can be read by key. Run `omniloom prepare {root}` "
+                "without --no-sqlite."
+            )
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._owner = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyIndex, (self.root,)
+
+    def places(self, key: str) -> list[tuple[int, int]]:
+        """(number of the shard, row in it) of every sample of a key."""
+        return self._ask(
+            "SELECT tar_file_id, sample_index FROM samples WHERE sample_key = ? ORDER BY 1, 2", _storable(key)
+        )
+
+    def samples(self) -> Iterator[ListedEntry]:
+        """All samples, in the order of their shards."""
+        rows = self._ask("SELECT sample_key, byte_size, tar_file_id FROM samples ORDER BY tar_file_id, sample_index")
+        return (ListedEntry(_readable(name), size, shard) for name, size, shard in rows)
+
+    def parts(self, key: str | None = None) -> Iterator[ListedEntry]:
+        """All parts, or those of one sample."""
+        one = "WHERE s.sample_key = ? " if key is not None else ""
+        rows = self._ask(
+            "SELECT s.sample_key, p.part_name, p.content_byte_size, p.tar_file_id FROM samples s JOIN sample_parts p "
+            f"ON s.tar_file_id = p.tar_file_id AND s.sample_index = p.sample_index {one}"
+            "ORDER BY p.tar_file_id, p.sample_index, p.content_byte_offset",
+            *([] if key is None else [_storable(key)]),
+        )
+        return (ListedEntry(f"{_readable(name)}.{_readable(part)}", size, shard) for name, part, size, shard in rows)
+
+    def count(self) -> int:
+        """Number of samples."""
+        return int(self._ask("SELECT count(*) FROM samples")[0][0])
+
+    def total_bytes(self) -> int:
+        """Length of all samples, with headers."""
+        return int(self._ask("SELECT coalesce(sum(byte_size), 0) FROM samples")[0][0])
+
+    def media_metadata(self, entry_key: str) -> MediaMetadataBase:
+        """What was found out about a medium.
+
+        Args:
+            entry_key: ``<key>.<part>``, or the path of a file.
+
+        Raises:
+            MissingKeyError: there is none for this key.
+            DatasetError: none was collected for this data set.
+        """
+        if not self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"):
+            raise DatasetError(
+                f"{self._path}: holds no media metadata. Collect it: `omniloom prepare-media {self.root}`."
+            )
+        rows = self._ask(
+            "SELECT metadata_type, metadata_json FROM media_metadata WHERE entry_key = ?", _storable(entry_key)
+        )
+        if not rows:
+            raise MissingKeyError(
+                f"{self.root}: no media metadata of {entry_key!r}. Collect it: `omniloom prepare-media {self.root}`.",
+                reason="missing-metadata",
+            )
+        return deserialize_media_metadata(*rows[0])
+
+    def close(self) -> None:
+        """Close every connection; the next question opens one again."""
+        for connection in self._connections:
+            connection.close()
+        self._connections = []
+        self._local = threading.local()
+
+    def _ask(self, query: str, *values: Any) -> list[Any]:
+        if self._owner != os.getpid():  # connections do not survive a fork
+            self._owner, self._connections, self._local = os.getpid(), [], threading.local()
+        try:
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                uri = f"{self._path.resolve().as_uri()}?mode=ro&immutable=1"
+                connection = self._local.connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+                self._connections.append(connection)
+            return list(connection.execute(query, values).fetchall())
+        except sqlite3.Error as error:
+            raise StorageError(
+                f"{self._path}: cannot be read: {error}. Make it again: `omniloom prepare {self.root}`."
+            ) from error
+
+
+def _storable(text: str) -> str | bytes:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")  # as the database holds names that are not UTF-8
+    return text
+
+
+def _readable(text: str | bytes) -> str:
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
