@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
-from omniloom.data.pipeline.make import Make
+from omniloom.data.mix.flatten import Flat, flatten
+from omniloom.data.mix.place import Place
+from omniloom.data.mix.read import as_node
+from omniloom.data.mix.values import Range, Source, as_subset
+from omniloom.data.mixed import MixOpener
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
 from omniloom.data.recipe import Recipe, evaluation_unit, has_user_code, lane_window
+from omniloom.data.side import open_side_store
 from omniloom.data.source import LeafOpener
 from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
 from omniloom.errors import ConfigError
 
-logger = logging.getLogger("omniloom")
-
-PathLike = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Blender:
-    """A blend of data sets, by path and weight.
-
-    Attributes:
-        parts: (path, weight) of each.
-    """
-
-    parts: Sequence[tuple[PathLike, float]]
-
-    def __post_init__(self) -> None:
-        if not self.parts:
-            raise ConfigError("Blender: no data sets given; expected [(path, weight), ...]")
-        for path, weight in self.parts:
-            if not isinstance(weight, int | float) or not weight >= 0:
-                raise ConfigError(f"Blender: weight {weight!r} of {os.fspath(path)}; a number of at least 0 expected")
-
 
 def get_train_dataset(
-    path: PathLike | Blender,
+    path: Source,
     *,
     split_part: str = "train",
     worker_config: WorkerConfig | None = None,
@@ -64,12 +45,15 @@ def get_train_dataset(
     equal_steps: bool = False,
     dataset_config: str = "dataset.yaml",
     split_config: str = "split.yaml",
-    subflavors: dict[str, Any] | None = None,
+    subflavors: Mapping[str, Any] | None = None,
+    subset: Range = None,
+    trust: bool = False,
 ) -> Dataset:
     """A data set for training: shuffled, endless unless ``repeat=False``, dealt to lanes.
 
     Args:
-        path: a prepared data set, or a `Blender` of some.
+        path: a data set of any kind, a metadataset, or a mix: what `source`, `blend`, `blend_epochized`, `concat`,
+            `join` and `Blender` give, or a dict with the content of a metadataset.
         split_part: part of the split.
         worker_config: rank, world and workers; without it, torch.distributed is asked.
         batch_size: samples (or packs) in a micro-batch; ``None``: they come one by one.
@@ -87,7 +71,9 @@ def get_train_dataset(
         equal_steps: with ``repeat=False``, give every rank equally many batches, the last ones flagged as pads.
         dataset_config: name of the description of samples in ``.nv-meta``.
         split_config: name of the split file in ``.nv-meta``.
-        subflavors: added to each sample's subflavors.
+        subflavors: added to each sample's subflavors, stronger than those of the mix.
+        subset: range of the rows, such as ``("0%", "50%")``, of each data set of the mix.
+        trust: whether code that a data set or a mix names may be imported; ``OMNILOOM_TRUST=0`` forbids it.
 
     Raises:
         DatasetError: the data set is not prepared, has no such part, or lacks shards.
@@ -95,30 +81,42 @@ def get_train_dataset(
     """
     config = worker_config or WorkerConfig()
     encoder = task_encoder or DefaultTaskEncoder()
-    blender = path if isinstance(path, Blender) else None
-    if blender is not None and not repeat:
-        raise ConfigError("repeat=False does not go with weights: a blend by weight has no end of its own")
-    opener = _opener(encoder, split_part, split_config, dataset_config, subflavors)
-    leaves, weights = _open_leaves(opener, blender.parts if blender is not None else [(path, 1.0)])  # type: ignore[list-item]
-    shuffle = Shuffle.from_energon(
-        shuffle_buffer_size=shuffle_buffer_size,
-        max_samples_per_sequence=max_samples_per_sequence,
-        parallel_shard_iters=parallel_shard_iters,
-        shuffle_over_epochs_multiplier=shuffle_over_epochs_multiplier,
+    flat = _flat(
+        path,
+        split_part=split_part,
+        training=True,
+        subflavors=subflavors,
+        multiplier=shuffle_over_epochs_multiplier,
+        subset=subset,
     )
+    if flat.mode == "weights" and not repeat:
+        raise ConfigError("repeat=False does not go with weights: a blend by weight has no end of its own")
+
+    def shuffle(multiplier: int | None) -> Shuffle:
+        return Shuffle.from_energon(
+            shuffle_buffer_size=shuffle_buffer_size,
+            max_samples_per_sequence=max_samples_per_sequence,
+            parallel_shard_iters=parallel_shard_iters,
+            shuffle_over_epochs_multiplier=multiplier,
+        )
+
+    default = shuffle(shuffle_over_epochs_multiplier)
+    opener = _opener(encoder, split_config, dataset_config, trust=trust)
+    opened = opener.open_training(flat, shuffle=shuffle, default=default, repeat=repeat)
     plan = Plan(
-        tuple(PlanLeaf(leaf.name, len(leaf.rows), weights[leaf.name], passes=None if repeat else 1) for leaf in leaves)
-        # Leaves that are left out stand at the end, unopened: a saved state may still know them.
-        + tuple(PlanLeaf(name, 0, 0.0) for name, weight in weights.items() if not weight),
-        shuffle=shuffle,
+        opened.plan_leaves,
+        shuffle=default,
         seed=config.seed_offset,
+        repeat=repeat and opened.repeats_as_one,
+        weights_in=flat.weights_in,
+        schedule_in=flat.schedule_in,
     )
     recipe = Recipe(encoder, config, batch_size, batch_drop_last, lane_window(packing_buffer_size, config))
-    return recipe.dataset(plan, leaves, virtual_epoch_length=virtual_epoch_length, equal_steps=equal_steps)
+    return recipe.dataset(plan, opened.leaves, virtual_epoch_length=virtual_epoch_length, equal_steps=equal_steps)
 
 
 def get_val_dataset(
-    path: PathLike,
+    path: Source,
     *,
     split_part: str = "val",
     worker_config: WorkerConfig | None = None,
@@ -130,12 +128,15 @@ def get_val_dataset(
     equal_steps: bool = False,
     dataset_config: str = "dataset.yaml",
     split_config: str = "split.yaml",
-    subflavors: dict[str, Any] | None = None,
+    subflavors: Mapping[str, Any] | None = None,
+    subset: Range = None,
+    trust: bool = False,
 ) -> Dataset:
     """A data set for evaluation: every sample once, in the order of its split; batch ``b`` goes to rank ``b % ranks``.
 
     Args:
-        path: a prepared data set.
+        path: a data set of any kind, a metadataset, or a mix, as for `get_train_dataset`. Weights and repetitions do
+            not count here: the data sets follow one another.
         split_part: part of the split.
         worker_config: rank, world and workers; without it, torch.distributed is asked.
         batch_size: samples in a batch; ``None``: they come one by one.
@@ -146,26 +147,35 @@ def get_val_dataset(
         equal_steps: give every rank equally many batches; those that only even out the steps are flagged as pads.
         dataset_config: name of the description of samples in ``.nv-meta``.
         split_config: name of the split file in ``.nv-meta``.
-        subflavors: added to each sample's subflavors.
+        subflavors: added to each sample's subflavors, stronger than those of the mix.
+        subset: range of the rows, of each data set of the mix.
+        trust: whether code that a data set or a mix names may be imported; ``OMNILOOM_TRUST=0`` forbids it.
     """
-    config = worker_config or WorkerConfig()
-    encoder = task_encoder or DefaultTaskEncoder()
-    opener = _opener(encoder, split_part, split_config, dataset_config, subflavors)
-    leaves, _ = _open_leaves(opener, [(path, 1.0)])
-    unit_rows = evaluation_unit(encoder, batch_size=batch_size, packing_buffer_size=packing_buffer_size)
-    plan = InOrder(
-        tuple(PlanLeaf(leaf.name, len(leaf.rows)) for leaf in leaves),
-        unit_rows,
-        units=limit * config.ranks if limit else None,
+    evaluation = _Evaluation(
+        split_part=split_part,
+        worker_config=worker_config,
+        batch_size=batch_size,
+        batch_drop_last=batch_drop_last,
+        packing_buffer_size=packing_buffer_size,
+        limit=limit,
+        task_encoder=task_encoder,
+        equal_steps=equal_steps,
+        dataset_config=dataset_config,
+        split_config=split_config,
+        subflavors=subflavors,
+        subset=subset,
+        trust=trust,
     )
-    recipe = Recipe(encoder, config, batch_size, batch_drop_last, packing_buffer_size)
-    return recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=equal_steps)
+    return evaluation.dataset(evaluation.open(path))
 
 
-def get_val_datasets(path: PathLike, **settings: Any) -> list[tuple[Dataset, Leaf]]:
-    """One data set for evaluation for each leaf of ``path``, with its leaf. Arguments as for `get_val_dataset`."""
-    dataset = get_val_dataset(path, **settings)
-    return [(dataset, leaf) for leaf in _leaves_of(dataset)]
+def get_val_datasets(path: Source, **settings: Any) -> list[tuple[Dataset, Leaf]]:
+    """A data set for evaluation of each leaf of ``path`` alone, with the leaf. Arguments as for `get_val_dataset`.
+
+    The leaf says what it is: ``leaf.name``, ``leaf.path``.
+    """
+    evaluation = _Evaluation(**settings)
+    return [(evaluation.dataset([leaf]), leaf) for leaf in evaluation.open(path)]
 
 
 def get_savable_loader(dataset: Dataset, **settings: Any) -> Loader:
@@ -192,51 +202,70 @@ def get_loader(dataset: Dataset, **settings: Any) -> Loader:
     return get_savable_loader(dataset, **settings)
 
 
-def _opener(
-    encoder: TaskEncoder[Any, Any, Any, Any],
+@dataclass(kw_only=True)
+class _Evaluation:
+    """The arguments of `get_val_dataset`, under the same names."""
+
+    split_part: str = "val"
+    worker_config: WorkerConfig | None = None
+    batch_size: int | None = 1
+    batch_drop_last: bool = False
+    packing_buffer_size: int | None = None
+    limit: int | None = None
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
+    equal_steps: bool = False
+    dataset_config: str = "dataset.yaml"
+    split_config: str = "split.yaml"
+    subflavors: Mapping[str, Any] | None = None
+    subset: Range = None
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        self.encoder = self.task_encoder or DefaultTaskEncoder()
+        self.config = self.worker_config or WorkerConfig()
+
+    def open(self, path: Source) -> list[Leaf]:
+        """The leaves of a mix, in their order."""
+        flat = _flat(path, split_part=self.split_part, training=False, subflavors=self.subflavors, subset=self.subset)
+        opener = _opener(self.encoder, self.split_config, self.dataset_config, trust=self.trust)
+        return opener.open_evaluation(flat)
+
+    def dataset(self, leaves: list[Leaf]) -> Dataset:
+        """The data set that goes through some leaves, one after the other."""
+        plan = InOrder(
+            tuple(PlanLeaf(leaf.name, len(leaf.rows)) for leaf in leaves),
+            evaluation_unit(self.encoder, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size),
+            units=self.limit * self.config.ranks if self.limit else None,
+        )
+        recipe = Recipe(self.encoder, self.config, self.batch_size, self.batch_drop_last, self.packing_buffer_size)
+        return recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=self.equal_steps)
+
+
+def _flat(
+    path: Source,
+    *,
     split_part: str,
-    split_config: str,
-    dataset_config: str,
-    subflavors: dict[str, Any] | None,
-) -> LeafOpener:
+    training: bool,
+    subflavors: Mapping[str, Any] | None,
+    subset: Range,
+    multiplier: int | None = 1,
+) -> Flat:
+    outer = as_subset(subset, Place(None, ("subset",)))
+    return flatten(
+        as_node(path),
+        split_part=split_part,
+        training=training,
+        subflavors=subflavors,
+        multiplier=multiplier,
+        subset=outer,
+    )
+
+
+def _opener(
+    encoder: TaskEncoder[Any, Any, Any, Any], split_config: str, dataset_config: str, *, trust: bool
+) -> MixOpener:
     decoder = encoder.decoder
     if decoder is not None and not has_user_code(encoder):
         decoder = replace(decoder, late=True)  # then only the caller's process needs torch
-    return LeafOpener(decoder, split_part, split_config, dataset_config, subflavors)
-
-
-def _open_leaves(opener: LeafOpener, parts: Sequence[tuple[PathLike, float]]) -> tuple[list[Leaf], dict[str, float]]:
-    """The leaves of some paths, opened where their weight is not 0, and the weights of all by name.
-
-    A path that comes twice is one leaf with the sum of its weights.
-    """
-    weights: dict[str, float] = {}
-    for path, weight in parts:
-        resolved = str(Path(path).resolve())
-        if resolved in weights:
-            logger.warning("%s comes twice in the mix; it is one data set with the sum of its weights", resolved)
-        weights[resolved] = weights.get(resolved, 0.0) + weight
-    names = _stable_names(list(weights))
-    opened = [opener.open(path, name) for path, name in zip(weights, names, strict=True) if weights[path]]
-    if not opened:
-        raise ConfigError(f"no sample can be drawn: all weights are 0 ({', '.join(weights)})")
-    return opened, dict(zip(names, weights.values(), strict=True))
-
-
-def _stable_names(paths: list[str]) -> list[str]:
-    """Names of leaves by which seeds and cursors go: the last folders of their paths, as many as tell them apart.
-
-    So a data set that is moved, or mounted elsewhere on another node, is still the same leaf.
-    """
-    for count in range(1, max(len(Path(path).parts) for path in paths) + 1):
-        names = ["/".join(Path(path).parts[-count:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return paths
-
-
-def _leaves_of(dataset: Dataset) -> list[Leaf]:
-    stage: Any = dataset.pipeline
-    while not isinstance(stage, Make):
-        stage = stage.source
-    return list(stage.leaves)  # type: ignore[arg-type]
+    opener = LeafOpener(decoder, "", split_config, dataset_config, None, trust=trust)
+    return MixOpener(opener, cache(open_side_store))

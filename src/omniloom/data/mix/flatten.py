@@ -122,6 +122,7 @@ def flatten(
     training: bool,
     subflavors: Mapping[str, Any] | None = None,
     multiplier: int | None = 1,
+    subset: Subset | None = None,
     folder: str | None = None,
 ) -> Flat:
     """The leaves of a tree; nested metadatasets are read.
@@ -132,6 +133,7 @@ def flatten(
         training: whether weights and repetitions count; in evaluation they do not.
         subflavors: the outermost ones, stronger than all others.
         multiplier: the outermost ``shuffle_over_epochs_multiplier``.
+        subset: the outermost range.
         folder: what relative paths of ``node`` itself are relative to; ``None``: the working directory.
 
     Raises:
@@ -139,8 +141,13 @@ def flatten(
         DatasetError: a nested metadataset is not there.
     """
     start = _Context(
-        split_part, folder or str(Path.cwd()), subflavors=subflavors or {}, multiplier=multiplier, training=training
-    )  # fmt: skip
+        split_part,
+        folder or str(Path.cwd()),
+        subflavors=subflavors or {},
+        multiplier=multiplier,
+        subset=subset,
+        training=training,
+    )
     return _flatten(node, start)
 
 

@@ -33,7 +33,8 @@ class Leaf:
         weight: its weight in the blend; only ratios matter.
         passes: how often it is gone through before it ends, also in part; ``None`` for ever.
         shuffle: how strongly its rows are mixed; ``None``: as the plan says.
-        shares: shares that change along the run; their product is multiplied into the weight.
+        shares: shares that change along the run, of each way that leads to it; the sum of the products of each way is
+            multiplied into the weight.
         mean_tokens: what is known beforehand of the mean length of its samples.
     """
 
@@ -42,12 +43,14 @@ class Leaf:
     weight: float = 1.0
     passes: int | Fraction | None = None
     shuffle: Shuffle | None = None
-    shares: tuple[Share, ...] = ()
+    shares: tuple[tuple[Share, ...], ...] = ()
     mean_tokens: float | None = None
 
     def weight_at(self, position: float) -> float:
         """Its weight when the job has drawn so many samples (or tokens)."""
-        return self.weight * prod(share.at(position) for share in self.shares)
+        if not self.shares:
+            return self.weight
+        return self.weight * sum(prod(share.at(position) for share in way) for way in self.shares)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Plan:
     @property
     def moves(self) -> bool:
         """Whether weights change along the run, by schedule or with the lengths of samples."""
-        return self.weights_in == "tokens" or any(share.moves for leaf in self.leaves for share in leaf.shares)
+        return self.weights_in == "tokens" or any(leaf.shares for leaf in self.leaves)
 
     @property
     def weights_mark(self) -> str:

@@ -1,0 +1,87 @@
+"""`JoinRows`: rows of several sources side by side, as the index of a join says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omniloom.data.plan.permute import Int64
+from omniloom.data.sample import RawSample
+from omniloom.data.shards.rows import Rows
+
+
+class JoinedRaw(RawSample):
+    """What was read for a joined row; its parts are those of all sources, the place of each before its name.
+
+    Attributes:
+        columns: row and parts in each source; ``None`` where it has no partner.
+    """
+
+    columns: tuple[tuple[int, RawSample] | None, ...]
+
+    def __new__(cls, columns: tuple[tuple[int, RawSample] | None, ...]) -> JoinedRaw:
+        """Of what was read in each source, the primary first."""
+        primary = next(column for column in columns if column is not None)[1]
+        parts = {
+            f"{place}/{name}": data
+            for place, column in enumerate(columns)
+            if column is not None
+            for name, data in column[1].parts.items()
+        }
+        made = super().__new__(cls, primary.name, primary.shard, parts)
+        made.columns = columns
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """For pickling."""
+        return (self.columns,)
+
+
+class JoinRows:
+    """Rows of several sources side by side.
+
+    It is sent to a worker as its sources' places and that of its index.
+
+    Args:
+        columns: the sources, the primary first.
+        path: the index, an ``.npy`` file of int64 (rows, columns), -1 where there is no partner.
+    """
+
+    def __init__(self, columns: tuple[Rows, ...], path: str) -> None:
+        self.columns = columns
+        self.path = path
+        self._lines: Int64 | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lines": None}
+
+    def __repr__(self) -> str:
+        return f"JoinRows({', '.join(map(repr, self.columns))})"
+
+    @property
+    def lines(self) -> Int64:
+        """The index, mapped from its file."""
+        if self._lines is None:
+            self._lines = np.load(self.path, mmap_mode="r")
+        return self._lines
+
+    def __len__(self) -> int:
+        return int(self.lines.shape[0])
+
+    def read(self, row: int) -> RawSample:
+        """The undecoded parts of a row, of all sources."""
+        return JoinedRaw(
+            tuple(
+                None if one < 0 else (one, source.read(one))
+                for source, one in zip(self.columns, self.lines[row].tolist(), strict=True)
+            )
+        )
+
+    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
+        """Shard and byte range of the primary's row; never raises."""
+        return self.columns[0].origin(int(self.lines[row, 0]))
+
+    def parts_of_first_row(self) -> frozenset[str]:
+        """Names of the parts of the first row of each source."""
+        return frozenset().union(*(source.parts_of_first_row() for source in self.columns))
