@@ -170,7 +170,7 @@ def find_cooker(
         return None
     known = "\n".join(f"  {_name(one)}: has_subflavors={dict(one.has_subflavors or {})}" for one in cookers)
     raise ConfigError(
-        f"{where}: no cooker for a data set with subflavors {dict(subflavors or {})}. There are, in this order:\n{known}"
+        f"{where}: no cooker is for subflavors {dict(subflavors or {})}. There are, in this order:\n{known}"
     )
 
 

@@ -88,7 +88,7 @@ class GroupStream(Iterator[Item]):
         """The source's state, and the keys of the values that wait."""
         state = self._source.state_dict()
         if self._over == "unit":
-            state = {**state, "over": "unit"}
+            state = {**state, "group_over": "unit"}
         if not self._waiting:
             return state
         waiting = sorted(one for group in self._groups.values() for one in group)
@@ -97,7 +97,7 @@ class GroupStream(Iterator[Item]):
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place: the values that wait are made again."""
         self._source.load_state_dict(state)
-        self._begin(state.get("over", ""))
+        self._begin(state.get("group_over", ""))
         for plain in state.get("waiting", ()):
             item = self._source.remake(key_of(plain, leaves=len(self._make.leaves)))
             if item is not None:

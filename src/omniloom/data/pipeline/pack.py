@@ -134,7 +134,7 @@ class PackStream(Iterator[Item]):
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place: the samples of the window are made again, its used packs are not."""
         self._samples.load_state_dict(state)
-        self._over = state.get("over", "")
+        self._over = state.get("pack_over", "")
         leaves = len(self._pack.source.leaves)
         place = _with_end(self._samples.state_dict(), self._over)
         keys = [key_of(plain, leaves=leaves) for plain in state.get("again", ())]
@@ -294,7 +294,7 @@ class PackStream(Iterator[Item]):
 
 def _with_end(place: State, over: str) -> State:
     """A place of the source, where it stands behind the end of a unit whose samples have not all been packed."""
-    return {**place, "over": over} if over == "unit" else place
+    return {**place, "pack_over": over} if over == "unit" else place
 
 
 def _tolerances(pack: Pack) -> dict[str, int | None]:
