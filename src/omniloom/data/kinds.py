@@ -103,6 +103,24 @@ class Sample(_Fields):
         """A sample of this type with the base fields of another one; everything else is given."""
         return cls(**{name: getattr(base_sample, name) for name in BASE_FIELDS} | kwargs)
 
+    @classmethod
+    def from_joined(cls: type[Made], *samples: Any) -> Made:
+        """A sample of this type of several that were joined: fields of later ones stand before those of earlier ones.
+
+        Key and subflavors are the primary's, the sources those of all. A type with its own way to join, also by name,
+        overrides this.
+
+        Args:
+            samples: the samples, the primary first; ``None`` where a row has no partner.
+        """
+        primary = samples[0]
+        values: dict[str, Any] = {}
+        for sample in filter(None, samples):
+            values |= {f.name: getattr(sample, f.name) for f in dataclasses.fields(sample)}
+        values |= {name: getattr(primary, name) for name in BASE_FIELDS}
+        values["__sources__"] = tuple(s for sample in filter(None, samples) for s in sample.__sources__ or ())
+        return cls(**values)
+
 
 @edataclass
 class CaptioningSample(Sample):
