@@ -1,8 +1,8 @@
 """What ``subflavors: {augmentation: true}`` means for images: their light and colours change, nothing else.
 
-No pixel is moved. So boxes, texts, and what an answer says of left and right stay true, and so does the tile plan that
-was made of the image's size. The changes are drawn from `random`, which the pipeline seeds from the sample's key: the same
-sample is changed alike on any rank and after any restart.
+No pixel is moved. So boxes, texts, and what an answer says of left and right stay true, and so does the tile plan
+that was made of the image's size. The changes are drawn from `random`, which the pipeline seeds from the sample's key:
+the same sample is changed alike on any rank and after any restart.
 """
 
 from __future__ import annotations

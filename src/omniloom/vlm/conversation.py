@@ -40,7 +40,18 @@ class ImagePart:
     index: int
 
 
-Part = str | ImagePart
+@dataclass(frozen=True, slots=True)
+class TokenPart:
+    """A token by name, such as ``<box>``: the tokenizer's special token where it has one, else this text.
+
+    Attributes:
+        name: the token.
+    """
+
+    name: str
+
+
+Part = str | ImagePart | TokenPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +125,7 @@ def split_places(text: str) -> tuple[Part, ...]:
     return tuple(part for part in [*parts, text[end:]] if part != "")
 
 
-def place_images(
-    turns: Sequence[Turn], *, images: int, policy: PlaceholderPolicy | None = None
-) -> tuple[Turn, ...]:
+def place_images(turns: Sequence[Turn], *, images: int, policy: PlaceholderPolicy | None = None) -> tuple[Turn, ...]:
     """The turns with every place naming its image, after the policy.
 
     Args:
@@ -132,7 +141,7 @@ def place_images(
     if places and not images:
         if policy.imageless == "reject":
             raise _mismatch(len(places), images)
-        return tuple(Turn(turn.role, tuple(p for p in turn.parts if isinstance(p, str))) for turn in turns)
+        return tuple(Turn(turn.role, tuple(p for p in turn.parts if not isinstance(p, ImagePart))) for turn in turns)
     if any(index >= images for index in places):
         raise SampleError(
             f"a placeholder names image {max(places) + 1}, and there are {images}", reason="placeholder-count"

@@ -1,7 +1,7 @@
 """Which grid of tiles an image is cut into. Only numbers: the size of an image, from its header, is enough.
 
-Sizes are (width, height), grids (columns, rows). The three rules are InternVL's and NVLM's closest aspect ratio, Megatron's
-area-weighted variant of it, and the best resolution of LLaVA-NeXT.
+Sizes are (width, height), grids (columns, rows). The three rules are InternVL's and NVLM's closest aspect ratio,
+Megatron's area-weighted variant of it, and the best resolution of LLaVA-NeXT.
 """
 
 from __future__ import annotations

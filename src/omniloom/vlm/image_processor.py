@@ -103,14 +103,12 @@ class ImageProcessor:
         stacked = np.stack([np.asarray(tile) for tile in tiles]).transpose(0, 3, 1, 2)
         mean, deviation = (np.asarray(three, np.float32) for three in self.statistics)
         scale = (1 / (255 * deviation))[:, None, None]
-        normalised = np.multiply(stacked, scale, dtype=np.float32)
+        normalised: Tiles = np.multiply(stacked, scale, dtype=np.float32)
         normalised -= (mean / deviation)[:, None, None]
         return normalised
 
 
-def tile_tokens(
-    *, tile_pixels: int, patch_pixels: int, class_tokens: int = 0, pixel_shuffle: bool = False
-) -> int:
+def tile_tokens(*, tile_pixels: int, patch_pixels: int, class_tokens: int = 0, pixel_shuffle: bool = False) -> int:
     """Tokens that a model makes of a tile.
 
     Args:

@@ -18,8 +18,8 @@ from datetime import datetime
 from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
-from omniloom.vlm.conversation import ImagePart, Turn
-from omniloom.vlm.template import Piece, specials_and_texts
+from omniloom.vlm.conversation import ImagePart, Part, TokenPart, Turn
+from omniloom.vlm.template import Piece, specials_and_texts, trimmed
 from omniloom.vlm.tokenizer import Place
 
 # Noncharacters: no tokenizer's template writes them, and JSON data sets are refused where texts hold them.
@@ -90,6 +90,8 @@ class JinjaTemplate:
                     pieces += specials_and_texts(image_tags[0], turn=turn)
                     pieces.append(Piece("image", "", learned=False, image=content.index, turn=turn))
                     pieces += specials_and_texts(image_tags[1], turn=turn)
+                elif isinstance(content, TokenPart):
+                    pieces.append(Piece("known-or-text", content.name, role == "assistant", turn=turn))
                 else:
                     pieces.append(Piece("text", content, role == "assistant", turn=turn))
                 ended = role != "assistant"
@@ -113,7 +115,7 @@ class JinjaTemplate:
         _, messages = self._marked(turns)
         plain, prompt = (self._rendered(messages, generation=flag) for flag in (False, True))
         if not prompt.startswith(plain):
-            raise SampleError(f"{self.name} writes other turns with a generation prompt than without", reason="template")
+            raise SampleError(f"{self.name} writes turns differently with a generation prompt", reason="template")
         return [*pieces, *self._scaffold(prompt[len(plain) :], len(turns))]
 
     @property
@@ -122,17 +124,15 @@ class JinjaTemplate:
         pieces = self.render([Turn("user", ("a",)), Turn("assistant", ("b",))])
         return tuple(piece.text for piece in pieces if piece.learned and piece.kind == "special")
 
-    def _marked(self, turns: Sequence[Turn]) -> tuple[list[tuple[int, str | ImagePart]], list[dict[str, Any]]]:
+    def _marked(self, turns: Sequence[Turn]) -> tuple[list[tuple[int, Part]], list[dict[str, Any]]]:
         """The contents in order, each with its turn, and messages with marks in their place."""
-        contents: list[tuple[int, str | ImagePart]] = []
+        contents: list[tuple[int, Part]] = []
         messages: list[dict[str, Any]] = []
         for number, turn in enumerate(turns):
             parts = list(turn.parts) or [""]
             trims = self._trims(turn.role)
-            if trims and isinstance(parts[0], str):
-                parts[0] = parts[0].lstrip()
-            if trims and isinstance(parts[-1], str):
-                parts[-1] = parts[-1].rstrip()
+            if trims:
+                parts = trimmed(parts) or [""]
             marks = []
             for part in parts:
                 if isinstance(part, str) and _MARKS.search(part):
@@ -196,7 +196,7 @@ def _compiled(source: str) -> Any:
         )
         environment.filters["tojson"] = lambda value, **kw: json.dumps(value, ensure_ascii=False, **kw)
         environment.globals["raise_exception"] = raise_exception
-        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)  # noqa: DTZ005 - local, as there
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         try:
             found = _CACHE[source] = environment.from_string(_without_generation_marks(source))
         except TemplateError as error:

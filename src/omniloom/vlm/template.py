@@ -1,21 +1,21 @@
-"""Chat templates as data, and what a conversation looks like in one: a list of pieces, each learned or not.
+r"""Chat templates as data, and what a conversation looks like in one: a list of pieces, each learned or not.
 
 A form is written as text in which special tokens stand between guillemets: ``«<|im_start|>»user\n``. ``«bos»`` and
-``«eos»`` are the tokenizer's own. What a special token is, is thereby decided here and never by searching the text of a
-sample. The mask of what is learned is made together with the pieces, so it cannot slip.
+``«eos»`` are the tokenizer's own. What a special token is, is thereby decided here and never by searching the text of
+a sample. The mask of what is learned is made together with the pieces, so it cannot slip.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from omniloom.errors import SampleError
-from omniloom.vlm.conversation import ImagePart, Part, Turn
+from omniloom.vlm.conversation import ImagePart, Part, TokenPart, Turn
 
-PieceKind = Literal["text", "special", "image"]
+PieceKind = Literal["text", "special", "known-or-text", "image"]
 _SPECIAL = re.compile(r"«([^»]+)»")
 
 
@@ -24,7 +24,7 @@ class Piece:
     """A piece of a rendered conversation.
 
     Attributes:
-        kind: plain text, a special token by name, or an image.
+        kind: plain text, a special token by name, one if the tokenizer knows it and text otherwise, or an image.
         text: the text or the name of the token; empty for an image.
         learned: whether the model is trained to write it.
         image: which image of the sample; -1 for text.
@@ -111,9 +111,7 @@ class ChatTemplate:
             if turn.role == "assistant":
                 form = self.assistant
                 if number == last and self.last_assistant_before is not None:
-                    form = TurnForm(
-                        before=self.last_assistant_before, lead=form.lead, after=form.after, tail=form.tail, trim=form.trim
-                    )
+                    form = replace(form, before=self.last_assistant_before)
                 pieces += self._turn(turn, form, number, image_tags)
                 continue
             if number in host and system is not None and self.system is not None:
@@ -169,7 +167,7 @@ class ChatTemplate:
         if self.ignores_user and turn.role == "user":
             parts = [part for part in parts if isinstance(part, ImagePart)]
         if form.trim:
-            parts = _trimmed(parts)
+            parts = trimmed(parts)
         pieces = list(specials_and_texts(form.before, turn=number))
         pieces += specials_and_texts(form.lead, learned=learned, turn=number)
         for part in parts:
@@ -177,6 +175,8 @@ class ChatTemplate:
                 pieces += specials_and_texts(image_tags[0], turn=number)
                 pieces.append(Piece("image", "", learned=False, image=part.index, turn=number))
                 pieces += specials_and_texts(image_tags[1], turn=number)
+            elif isinstance(part, TokenPart):
+                pieces.append(Piece("known-or-text", part.name, learned, turn=number))
             else:
                 pieces.append(Piece("text", part, learned, turn=number))
         pieces += specials_and_texts(form.after, learned=learned, turn=number)
@@ -197,10 +197,11 @@ def _texts(pieces: Sequence[Piece]) -> Iterator[Part]:
         yield ImagePart(piece.image) if piece.kind == "image" else piece.text
 
 
-def _trimmed(parts: Sequence[Part]) -> list[Part]:
-    trimmed = list(parts)
-    if trimmed and isinstance(trimmed[0], str):
-        trimmed[0] = trimmed[0].lstrip()
-    if trimmed and isinstance(trimmed[-1], str):
-        trimmed[-1] = trimmed[-1].rstrip()
-    return [part for part in trimmed if part != ""]
+def trimmed(parts: Sequence[Part]) -> list[Part]:
+    """The parts without white space at their beginning and end, and without empty ones."""
+    left = list(parts)
+    if left and isinstance(left[0], str):
+        left[0] = left[0].lstrip()
+    if left and isinstance(left[-1], str):
+        left[-1] = left[-1].rstrip()
+    return [part for part in left if part != ""]

@@ -152,7 +152,7 @@ class HuggingFaceTokenizer:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ConfigError(
-                f"{type(tokenizer).__name__} has no backend_tokenizer: it is a slow tokenizer. Load it with use_fast=True."
+                f"{type(tokenizer).__name__} has no backend_tokenizer: it is a slow one. Load it with use_fast=True."
             )
         return cls(
             backend,

@@ -1,9 +1,9 @@
 """Pieces become ids and the mask of what is learned; truncation that cuts neither an image nor the last target.
 
 Ids are what the tokenizer gives of each run of text between special tokens and images, so that merges within a run
-happen as they would in the whole string. Where learned and ignored text meet within a run, the border is kept: the model
-generates from exactly the ids that stand before it, so no token may reach across. If the tokenizer of its own accord puts a
-border there, the ids are those of the whole run; if it would merge across, each side is encoded by itself.
+happen as they would in the whole string. Where learned and ignored text meet within a run, the border is kept: the
+model generates from exactly the ids that stand before it, so no token may reach across. If the tokenizer of its own
+accord puts a border there, the ids are those of the whole run; if it would merge across, each side is encoded alone.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def tokenize(
     made = TokenizedConversation([], [], [], [], image_id)
     place: Place = "start"
     run: list[Piece] = []
-    for piece in [*pieces, None]:
+    for piece in [*(_decided(piece, tokenizer) for piece in pieces), None]:
         if piece is not None and piece.kind == "text":
             run.append(piece)
             continue
@@ -111,6 +111,13 @@ def special_id(tokenizer: Tokenizer, name: str) -> int:
     return found
 
 
+def _decided(piece: Piece, tokenizer: Tokenizer) -> Piece:
+    """The piece; a token that need not exist is special or text, as the tokenizer has it."""
+    if piece.kind != "known-or-text":
+        return piece
+    return replace(piece, kind="text" if tokenizer.token_id(piece.text) is None else "special")
+
+
 def _add_run(made: TokenizedConversation, run: list[Piece], tokenizer: Tokenizer, place: Place) -> None:
     """The ids of neighbouring texts: merged where they are alike, cut where learned meets ignored."""
     spans: list[Piece] = []
@@ -119,7 +126,8 @@ def _add_run(made: TokenizedConversation, run: list[Piece], tokenizer: Tokenizer
             spans[-1] = replace(spans[-1], text=spans[-1].text + piece.text, turn=piece.turn)
         else:
             spans.append(piece)
-    before, before_ids = "", []  # type: str, list[int]
+    before = ""
+    before_ids: list[int] = []
     for number, span in enumerate(spans):
         where: Place = place if number < 2 else "inside"
         whole = tokenizer.encode(before + span.text, place=where)
@@ -138,9 +146,7 @@ def _add(made: TokenizedConversation, ids: list[int], piece: Piece) -> None:
     made.turns.extend([piece.turn] * len(ids))
 
 
-def truncate(
-    tokens: TokenizedConversation, *, image_tokens: Sequence[int], max_tokens: int
-) -> TokenizedConversation:
+def truncate(tokens: TokenizedConversation, *, image_tokens: Sequence[int], max_tokens: int) -> TokenizedConversation:
     """The conversation cut at the right to a length, never within an image.
 
     Args:

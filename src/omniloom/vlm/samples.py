@@ -1,0 +1,113 @@
+"""Sample types of vision-language training that Energon does not have, and how crude samples become them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from omniloom.data.kinds import CrudeSample, Sample, edataclass
+from omniloom.data.media.decoder import IMAGE_EXTENSIONS
+from omniloom.errors import SampleError
+
+if TYPE_CHECKING:
+    from omniloom.vlm.grids import Grid
+
+VIDEO_EXTENSIONS = frozenset(("mp4", "mkv", "webm", "mov", "avi", "m4v"))
+PACK_PART = "pack.json"
+
+
+@edataclass
+class ConversationSample(Sample):
+    """Turns of a conversation, and what they talk about.
+
+    Attributes:
+        turns: mappings with ``from`` and ``value``, or ``role`` and ``content``.
+        images: images in order, decoded or not.
+        video: a video in place of images.
+        grids: (columns, rows) of tiles of each image, chosen beforehand; ``None``: chosen by the image's size.
+    """
+
+    turns: list[dict[str, Any]]
+    images: list[Any]
+    video: Any = None
+    grids: list[Grid | None] | None = None
+
+
+@edataclass
+class OfflineTargetAspectRatioSample(Sample):
+    """Images, texts, and the grid of tiles of each image, chosen beforehand: Megatron's type of this name."""
+
+    images: list[Any]
+    texts: list[Any]
+    target_aspect_ratio: list[Any]
+
+
+@edataclass
+class SampleListSample(Sample):
+    """Samples that were packed beforehand."""
+
+    samples: list[Any]
+
+
+_IMAGE_NUMBER = re.compile(r"(\d+)\.[^.]+")
+
+
+def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample:
+    """The conversation, or the pack of conversations, of a crude sample as ``omniloom convert`` writes it.
+
+    The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
+    order of their numbers; a video is a part such as ``mp4``.
+
+    Raises:
+        SampleError: ``missing-part``: there is no part ``json``; ``bad-content``: it holds no turns.
+    """
+    if PACK_PART in raw:
+        return _cook_pack(raw)
+    if "json" not in raw:
+        parts = ", ".join(name for name in raw if not name.startswith("__"))
+        raise SampleError(f"no part 'json' with turns, only {parts}", reason="missing-part")
+    turns = raw["json"]
+    if isinstance(turns, dict):
+        turns = next((turns[name] for name in ("conversations", "messages", "texts") if name in turns), None)
+    if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
+        raise SampleError("the part 'json' holds no list of turns", reason="bad-content")
+    extra = raw.get("extra.json")
+    grids = extra.get("grids") if isinstance(extra, dict) else None
+    return ConversationSample(
+        **_base(raw),
+        turns=turns,
+        images=[raw[name] for name in _image_parts(raw)],
+        video=next((raw[name] for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
+        grids=[tuple(grid) if grid else None for grid in grids] if grids else None,
+    )
+
+
+def _cook_pack(raw: CrudeSample) -> SampleListSample:
+    samples = []
+    for one in raw[PACK_PART]["samples"]:
+        grids = one.get("grids")
+        samples.append(
+            ConversationSample(
+                **{**_base(raw), "__key__": one["key"]},
+                turns=one["turns"],
+                images=[raw[name] for name in one["images"]],
+                grids=[tuple(grid) if grid else None for grid in grids] if grids else None,
+            )
+        )
+    return SampleListSample(**_base(raw), samples=samples)
+
+
+def _base(raw: CrudeSample) -> dict[str, Any]:
+    return {name: raw.get(name) for name in ("__key__", "__restore_key__", "__subflavors__", "__sources__")}
+
+
+def _image_parts(raw: CrudeSample) -> list[str]:
+    """Names of the parts that are images, in the order of their numbers."""
+    names = [name for name in raw if name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and not name.startswith("__")]
+
+    def order(name: str) -> tuple[int, str]:
+        match = _IMAGE_NUMBER.fullmatch(name)
+        return (int(match[1]) if match else -1), name
+
+    return sorted(names, key=order)
