@@ -98,7 +98,7 @@ def _write(config: VisionConfig) -> dict[str, Any]:
         "architectures": ["Dinov2WithRegistersModel" if registers else "Dinov2Model"],
         "model_type": "dinov2_with_registers" if registers else "dinov2",
         **{**sizes, "hidden_act": "gelu" if config.gated_mlp else sizes["hidden_act"]},
-        "mlp_ratio": 4 if config.gated_mlp else config.mlp_dim / config.dim,
+        "mlp_ratio": 4 if config.gated_mlp else config.mlp_dim // config.dim,
         "qkv_bias": config.qkv_bias,
         "use_swiglu_ffn": config.gated_mlp,
         "use_mask_token": False,

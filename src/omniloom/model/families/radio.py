@@ -15,7 +15,6 @@ from omniloom.model.families.fields import Fields
 from omniloom.model.families.vision_files import (
     CLIP_MEAN,
     CLIP_STD,
-    fused_gate_rows,
     layer_rows,
     read_vision_sizes,
     row,
@@ -42,6 +41,7 @@ _DEFAULTS = {
     "norm_std": CLIP_STD,
     "layerscale_value": 1.0,
 }
+_MLP_NAMES = {f"mlp.{name}": f"mlp.{name}" for name in ("fc1", "fc2", "gate_proj", "up_proj", "down_proj")}
 _HUB = "radio_model.model."
 # C-RADIO has no layer scale; transformers' class has one that is 1 and writes it.
 _HUB_IGNORED = ("radio_model.input_conditioner.*", "radio_model.summary_idxs", f"{_HUB}blocks.*.layer_scale*.lambda1")
@@ -50,8 +50,7 @@ _HUB_NAMES = {
     "attention.qkv": "attn.qkv",
     "attention.o_proj": "attn.proj",
     "mlp_norm": "norm2",
-    "mlp.fc1": "mlp.fc1",
-    "mlp.fc2": "mlp.fc2",
+    **_MLP_NAMES,
 }
 _NAMES = {
     "attention_norm": "norm1",
@@ -60,11 +59,7 @@ _NAMES = {
     "attention.v_proj": "attention.v_proj",
     "attention.o_proj": "attention.o_proj",
     "mlp_norm": "norm2",
-    "mlp.fc1": "mlp.fc1",
-    "mlp.fc2": "mlp.fc2",
-    "mlp.gate_proj": "mlp.gate_proj",
-    "mlp.up_proj": "mlp.up_proj",
-    "mlp.down_proj": "mlp.down_proj",
+    **_MLP_NAMES,
 }
 
 
@@ -117,7 +112,6 @@ def _tables(config: VisionConfig) -> tuple[Table, ...]:
         rows=(
             *_embedding_rows(config, f"{_HUB}patch_generator.", ("embedder", "pos_embed", "cls_token.token")),
             *layer_rows(config, _HUB_NAMES, prefix=f"{_HUB}blocks."),
-            *(_gated_hub_rows(config) if config.gated_mlp else ()),
         ),
         ignored=(f"{_HUB}patch_generator.video_embedder.*", *_HUB_IGNORED),
     )
@@ -154,11 +148,6 @@ def _token_row(config: VisionConfig, theirs: str) -> Row:
     there = {name: count for name, count in counts.items() if count}
     change: Change = Fuse(tuple(there.values())) if len(there) > 1 else Same()
     return Row(tuple(OUR_VISION + name for name in there), theirs, change)
-
-
-def _gated_hub_rows(config: VisionConfig) -> tuple[Row, ...]:
-    down = layer_rows(config, {"mlp.down_proj": "mlp.w3"}, prefix=f"{_HUB}blocks.")
-    return fused_gate_rows(config, "mlp.w12", prefix=f"{_HUB}blocks.") + down
 
 
 RADIO = Family("radio", "vision", ("radio",), _read, _write, _tables)
