@@ -1,0 +1,242 @@
+"""A video stream of an open container: what its header says of time, and the frames of ranges as they are decoded."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from omniloom.data.media.av_open import MAX_PIXELS, Media, load_av
+from omniloom.data.media.av_walk import Range, Walk, decode_all
+from omniloom.errors import SampleError
+
+Pixels = npt.NDArray[np.uint8]
+
+_TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+_SLACK_SECONDS = 0.5
+_ROUNDING_SECONDS = 0.000_5
+
+
+class Picture(NamedTuple):
+    """A decoded frame.
+
+    Attributes:
+        time: when it begins, in ticks.
+        end: when it ends, in ticks.
+        pixels: uint8, (height, width, 3).
+    """
+
+    time: float
+    end: float
+    pixels: Pixels
+
+
+class VideoTrack:
+    """A video stream of an open container.
+
+    Args:
+        media: the container.
+        number: which of its video streams.
+        rotate: turn frames as the container says they are shown.
+        strict: refuse damaged frames; otherwise the decoder conceals what it can.
+
+    Attributes:
+        stream: PyAV's.
+        begin: time of the first frame in ticks, as the header says.
+        frame_ticks: length of a frame on average.
+        turns: quarters counterclockwise by which frames are turned; known once one was decoded.
+
+    Raises:
+        SampleError: ``no-video``: there is no such stream; ``no-decoder``; ``too-large``.
+    """
+
+    def __init__(self, media: Media, *, number: int = 0, rotate: bool = True, strict: bool = True) -> None:
+        streams: Any = media.container.streams.video
+        if number >= len(streams):
+            kinds = ", ".join(stream.type for stream in media.container.streams) or "nothing"
+            raise SampleError(
+                f"video stream {number} was asked for; the container holds {kinds}. For sound use read_audio",
+                reason="no-video",
+            )
+        self.media = media
+        self.stream: Any = streams[number]
+        self._rotate = rotate
+        context: Any = self.stream.codec_context
+        if context is None:
+            raise SampleError(f"FFmpeg has no decoder for video stream {number}", reason="no-decoder")
+        if context.width * context.height > MAX_PIXELS:
+            raise _too_large(context.width, context.height)
+        if not context.is_open:
+            context.options = {"err_detect": "explode"} if strict else {}
+        self.begin: int = self.stream.start_time or 0
+        self.frame_ticks = float(1 / ((self.stream.average_rate or 25) * self.stream.time_base))
+        self.turns = 0
+        self._shown_size: tuple[int, int] | None = None
+        self._measured_end: float | None = None
+        self._reformatter = load_av().video.reformatter.VideoReformatter()
+
+    @property
+    def seconds_a_tick(self) -> float:
+        """Length of a tick."""
+        return float(self.stream.time_base)
+
+    def ticks(self, seconds: float) -> float:
+        """A time in ticks. One up to half a millisecond before a frame is the frame's: containers round so much."""
+        if math.isinf(seconds):
+            return seconds
+        return math.floor(seconds / self.seconds_a_tick + min(0.5, _ROUNDING_SECONDS / self.seconds_a_tick))
+
+    def declared_end(self) -> tuple[float | None, bool]:
+        """Where the last frame ends as the header says, in ticks, and whether that is said of this stream."""
+        if self._measured_end is not None:
+            return self._measured_end, True
+        if self.stream.duration:
+            return self.begin + self.stream.duration, True
+        tag = _TAG.match(self.stream.metadata.get("DURATION", ""))
+        if tag:
+            hours, minutes, seconds = tag.groups()
+            return float((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) / self.stream.time_base), False
+        container = self.media.container
+        if container.duration:
+            microseconds = container.duration + max(0, container.start_time or 0)
+            return float(microseconds / 1_000_000 / self.stream.time_base), False
+        return None, False
+
+    def end(self) -> float:
+        """Where the last frame ends, in ticks; read through once where no header says it."""
+        declared, _ = self.declared_end()
+        return self.measure() if declared is None else declared
+
+    def measure(self) -> float:
+        """Where the last frame ends, in ticks, by reading all packets; nothing is decoded."""
+        if self._measured_end is None:
+            self.media.select(self.stream)
+            self.media.seek(self.begin, self.stream)
+            self.media.is_fresh = False
+            end, frames = float(self.begin), 0
+            with self.media.errors():
+                for packet in self.media.container.demux(self.stream):
+                    self.media.file.progress()
+                    frames += bool(packet.size)
+                    time = packet.dts if packet.pts is None else packet.pts
+                    if packet.size and time is not None:
+                        end = max(end, time + (packet.duration or self.frame_ticks))
+            self._measured_end = end if end > self.begin else self.begin + frames * self.frame_ticks
+        return self._measured_end
+
+    def shown_size(self) -> tuple[int, int]:
+        """(width, height) of the first frame as it is shown; it is decoded once for that."""
+        if self._shown_size is None:
+            height, width = self.read([Range(self.begin, self.begin)])[0][0].pixels.shape[:2]
+            self._shown_size = width, height
+        return self._shown_size
+
+    def read(self, ranges: Sequence[Range], *, size: tuple[int, int] | None = None) -> list[list[Picture]]:
+        """The frames of ranges, in the ranges' order.
+
+        Args:
+            ranges: in any order.
+            size: (width, height) to which frames are scaled, bilinearly.
+
+        Returns:
+            One list per range, sorted by time; empty where the range begins after the end of the last frame.
+
+        Raises:
+            SampleError: ``corrupt-media``: a wanted frame cannot be decoded; ``truncated-media``: the data end before
+                the time that the header says, and frames after it are wanted; ``no-key-frame``; ``not-seekable``;
+                ``too-slow``; ``too-large``.
+        """
+        self.media.file.progress()
+        order = sorted(range(len(ranges)), key=lambda number: (ranges[number].latest, ranges[number].last))
+        walk = Walk(self.media, self.stream, [ranges[number] for number in order], begin=self.begin)
+        pictures: dict[float, Picture] = {}
+        for frame in walk.frames():
+            pictures[frame.pts] = self._picture(frame, frame.pts, size)
+        if walk.is_blind:
+            return self._read_blindly(ranges, size)
+        if walk.missing and walk.damage is None:
+            return self._read_blindly(ranges, size)
+        if walk.missing:
+            seconds = min(walk.missing) * self.seconds_a_tick
+            raise SampleError(
+                f"the frame at {seconds:.3f} s cannot be decoded: {walk.damage}", reason="corrupt-media"
+            ) from walk.damage
+        results: list[list[Picture]] = [[] for _ in ranges]
+        for number, times in zip(order, walk.chosen, strict=True):
+            results[number] = [pictures[time] for time in times]
+        self._check_end(ranges, walk.data_end)
+        return results
+
+    def _check_end(self, ranges: Sequence[Range], data_end: float | None) -> None:
+        """See that nothing was asked for that the header promises and the data do not hold."""
+        if data_end is None:
+            return
+        declared, by_stream = self.declared_end()
+        if not by_stream or declared is None:
+            self._measured_end = data_end
+            return
+        slack = max(_SLACK_SECONDS / self.seconds_a_tick, 2 * self.frame_ticks)
+        asked = max(one.first if math.isinf(one.last) else one.last for one in ranges)
+        whole = any(math.isinf(one.last) for one in ranges)
+        if data_end < declared - slack and (whole or asked >= data_end + slack):
+            raise SampleError(
+                f"the video's data end at {data_end * self.seconds_a_tick:.3f} s of "
+                f"{declared * self.seconds_a_tick:.3f} s: the file was cut",
+                reason="truncated-media",
+            )
+
+    def _read_blindly(self, ranges: Sequence[Range], size: tuple[int, int] | None) -> list[list[Picture]]:
+        """As `read`, by decoding everything from the begin: for containers that do not tell when a frame is shown."""
+        results: list[list[Picture]] = [[] for _ in ranges]
+        until = max((max(one.first, one.last) for one in ranges), default=-math.inf)
+        previous: tuple[float, Any] | None = None
+        is_first = True
+
+        def keep(time: float, end: float, frame: Any) -> None:
+            picture = None
+            for one, found in zip(ranges, results, strict=True):
+                if (end > one.first and time <= one.last) or (is_first and one.first < time and not found):
+                    picture = picture or self._picture(frame, time, size)._replace(end=end)
+                    found.append(picture)
+
+        with contextlib.closing(decode_all(self.media, self.stream, begin=self.begin)) as frames:
+            for time, frame in frames:
+                if previous is not None:
+                    keep(previous[0], time, previous[1])
+                    is_first = False
+                previous = time, frame
+                if time > until:
+                    break
+        if previous is None:
+            raise SampleError("no frame of the video can be decoded", reason="corrupt-media")
+        end = previous[0] + (previous[1].duration or self.frame_ticks)
+        keep(previous[0], end, previous[1])
+        self._check_end(ranges, end if previous[0] <= until else None)
+        return results
+
+    def _picture(self, frame: Any, time: float, size: tuple[int, int] | None) -> Picture:
+        if frame.width * frame.height > MAX_PIXELS:
+            raise _too_large(frame.width, frame.height)
+        turns = self.turns = round(frame.rotation / 90) % 4 if self._rotate else 0
+        width, height = size or (None, None)
+        if turns % 2:
+            width, height = height, width
+        with self.media.errors():
+            shown = self._reformatter.reformat(
+                frame, width, height, "rgb24", interpolation="BILINEAR", threads=1
+            )  # one thread: the scaler's own would be as many as the machine has
+        plane = shown.planes[0]
+        rows = np.frombuffer(plane, np.uint8).reshape(shown.height, plane.line_size)[:, : 3 * shown.width]
+        pixels = rows.reshape(shown.height, shown.width, 3)
+        return Picture(time, time + (frame.duration or self.frame_ticks), np.rot90(pixels, turns) if turns else pixels)
+
+
+def _too_large(width: int, height: int) -> SampleError:
+    return SampleError(
+        f"frames of {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} pixels are decoded", reason="too-large"
+    )
