@@ -14,7 +14,6 @@ entry's id, the image's bytes are stored as they are, ``json`` is the conversati
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,20 +21,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from omniloom.data.convert.findings import Counts, Findings
-from omniloom.data.convert.image_type import claimed_part, describe, image_part
+from omniloom.data.convert.image_type import claimed_part, image_part
 from omniloom.data.convert.images import ImageSource
 from omniloom.data.convert.journal import Journal, Mark
 from omniloom.data.convert.json_entries import RawEntry, read_entries
 from omniloom.data.convert.key_ring import KeyRing, OnDuplicate
 from omniloom.data.convert.llava_entry import LlavaEntry, read_llava_entry
+from omniloom.data.convert.llava_parts import llava_parts, name_pictures, read_picture
 from omniloom.data.convert.read_ahead import map_ahead
 from omniloom.data.convert.shard_series import ShardOfSamples, shard_name
 from omniloom.data.shards.scan import ShardScan, scan_shard
 from omniloom.errors import SampleError, StorageError
 
 REPORT_NAME = "convert_report.jsonl"
-JSON_PART = "json"
-EXTRA_PART = "extra.json"
 PROGRESS_SECONDS = 0.2
 
 
@@ -189,18 +187,9 @@ class LlavaConversion:
             if raw.reason is not None:
                 raise SampleError(raw.detail, reason=raw.reason)
             entry = read_llava_entry(raw.value, position=raw.position)
-            return _Loaded(raw, entry, [self._picture(name) for name in entry.images], None, "")
+            return _Loaded(raw, entry, [read_picture(self._images, name) for name in entry.images], None, "")
         except SampleError as error:
             return _Loaded(raw, entry, [], error.reason, str(error))
-
-    def _picture(self, name: str) -> bytes:
-        try:
-            data = self._images.read(name)
-            if image_part(data) is None:
-                raise SampleError(describe(data), reason="not-an-image")
-        except SampleError as error:
-            raise SampleError(f"{name}: {error}", reason=error.reason) from error
-        return data
 
     def _settle(self, loaded: _Loaded) -> Sample | None:
         """Count an entry, give it a key and make its parts; ``None`` when it is left out."""
@@ -218,21 +207,12 @@ class LlavaConversion:
         if given is None:
             self._findings.left_out(where, "duplicate-id", "an entry before it has the same id")
             return None
-        pictures = self._name_pictures(entry, loaded.pictures)
+        pictures = name_pictures(loaded.pictures, part=self._options.image_part)
         for reason, detail in (*entry.notices, *given.notices, *_mislabelled(entry, loaded.pictures)):
             self._findings.kept(where, reason, detail)
-        extra = entry.extra if given.key == entry.identifier else {"id": entry.identifier, **entry.extra}
-        parts = {**pictures, JSON_PART: json.dumps(entry.turns).encode()}
-        if extra:
-            parts[EXTRA_PART] = json.dumps(extra).encode()
+        parts = llava_parts(entry, pictures, key=given.key)
         self._count(entry, pictures, parts)
         return Sample(given.key, parts, raw.position)
-
-    def _name_pictures(self, entry: LlavaEntry, pictures: list[bytes]) -> dict[str, bytes]:
-        if len(pictures) == 1:
-            return {self._options.image_part or str(image_part(pictures[0])): pictures[0]}
-        width = len(str(len(pictures) - 1))
-        return {f"{number:0{width}d}.{image_part(data)}": data for number, data in enumerate(pictures)}
 
     def _count(self, entry: LlavaEntry, pictures: Mapping[str, bytes], parts: Mapping[str, bytes]) -> None:
         counts = self._findings.counts

@@ -1,0 +1,149 @@
+"""Which files of a source belong to a part of its split: by its split file, or by their names, or all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from omniloom.data.index.layout import MAIN_FOLDER, SPLIT_JSON, SPLIT_YAML, is_inside, meta_path
+from omniloom.data.index.source_kind import SAVED_DATASET, SAVED_DATASETS, Source
+from omniloom.data.index.splits import read_splits
+from omniloom.data.shards.rows import RowFile
+from omniloom.errors import DatasetError
+
+PART_WORDS: dict[str, str] = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+}
+"""Words in names of files and folders, and the part of the split they tell."""
+
+_WORD = re.compile(rf"(?:^|[-_./ ])({'|'.join(PART_WORDS)})(?=[-_./ 0-9]|$)", re.IGNORECASE)
+_ENDINGS = {"jsonl": ".jsonl", "parquet": ".parquet", "arrow": ".arrow"}
+
+
+def files_of_part(source: Source, *, split_part: str, split_config: str) -> list[RowFile]:
+    """The files of a part, in the order of the rows; their counts are not known yet.
+
+    A single file is all of every part, as Energon's JSONL is.
+
+    Args:
+        source: a source of JSONL, Parquet or Arrow.
+        split_part: such as ``train``.
+        split_config: name of the split file in ``.nv-meta``.
+
+    Raises:
+        DatasetError: there is no such part, or a file is missing.
+        ConfigError: the split file is malformed.
+    """
+    if not source.is_folder:
+        return [RowFile(Path(source.path).name, source.path, 0)]
+    if _has_split_file(source, split_config):
+        return _files_of_split_file(source, split_part, split_config)
+    if source.kind == "arrow" and source.files is None:
+        return _saved_files(source, split_part)
+    names = list(_names(source))
+    if not names:
+        raise DatasetError(f"{source.path}: holds no {source.files or '*' + _ENDINGS[source.kind]}. Check the path.")
+    return [RowFile(name, f"{source.root}/{name}", 0) for name in part_by_name(names, split_part, where=source.path)]
+
+
+def part_by_name(names: Iterable[str], split_part: str, *, where: str) -> list[str]:
+    """The files whose names tell that they belong to a part; all, where no name tells any.
+
+    Raises:
+        DatasetError: no file belongs to the part, or some names tell a part and others do not.
+    """
+    told: dict[str | None, list[str]] = {}
+    for name in names:
+        word = _WORD.search(str(PurePosixPath(name).with_suffix("")))
+        told.setdefault(PART_WORDS[word[1].lower()] if word else None, []).append(name)
+    if set(told) == {None}:
+        return told[None]
+    if None in told:
+        raise DatasetError(
+            f"{where}: the name of {told[None][0]} tells no part of a split, while others' do. Say which file belongs "
+            f"where in {MAIN_FOLDER}/{SPLIT_YAML}: `split_parts: {{train: [...], val: [...]}}`."
+        )
+    part = PART_WORDS.get(split_part.lower(), split_part)
+    if part not in told:
+        raise DatasetError(
+            f"{where}: there is no split part {split_part!r}; the names of its files tell {sorted(map(str, told))}."
+        )
+    return told[part]
+
+
+def _has_split_file(source: Source, split_config: str) -> bool:
+    if split_config != SPLIT_YAML:
+        return True  # asked for by name: it has to be there
+    return any(meta_path(source.root, name).is_file() for name in (SPLIT_YAML, SPLIT_JSON))
+
+
+def _files_of_split_file(source: Source, split_part: str, split_config: str) -> list[RowFile]:
+    splits = read_splits(source.root, split_config=split_config)
+    names = splits.shards_of(split_part)
+    excluded = splits.excluded_keys(set(names)) if splits.exclude else {}
+    missing = [name for name in names if not Path(source.root, name).is_file()]
+    if missing:
+        raise DatasetError(f"{splits.path}: split part {split_part!r} lists {missing[0]!r}, which is not there.")
+    return [RowFile(name, f"{source.root}/{name}", 0, excluded.get(name, frozenset())) for name in names]
+
+
+def _names(source: Source) -> Iterable[str]:
+    pattern = source.files or f"**/*{_ENDINGS[source.kind]}"
+    for path in sorted(Path(source.root).glob(pattern)):
+        name = path.relative_to(source.root).as_posix()
+        if path.is_file() and not any(piece.startswith(".") for piece in name.split("/")):
+            yield name
+
+
+def _saved_files(source: Source, split_part: str) -> list[RowFile]:
+    """Files of a data set, or of a dictionary of data sets, that Hugging Face `datasets` saved."""
+    folder = source.root
+    listing = Path(folder, SAVED_DATASETS)
+    if listing.is_file():
+        names = _texts(listing, _read_json(listing).get("splits"))
+        part = PART_WORDS.get(split_part.lower(), split_part)
+        chosen = [name for name in names if name == split_part] or [
+            name for name in names if PART_WORDS.get(name.lower(), name) == part
+        ]
+        if not chosen:
+            raise DatasetError(f"{listing}: there is no split part {split_part!r}; there are {', '.join(names)}.")
+        folder = f"{folder}/{chosen[0]}"
+    state = Path(folder, SAVED_DATASET)
+    listed = _read_json(state).get("_data_files")
+    files = (
+        [one.get("filename") if isinstance(one, dict) else one for one in listed] if isinstance(listed, list) else []
+    )
+    names = _texts(state, files)
+    missing = next((name for name in names if not Path(folder, name).is_file()), None)
+    if missing is not None:
+        raise DatasetError(f"{state}: lists {missing!r}, which is not there. Save the data set again.")
+    prefix = "" if folder == source.root else f"{Path(folder).name}/"
+    return [RowFile(f"{prefix}{name}", f"{folder}/{name}", 0) for name in names]
+
+
+def _texts(path: Path, found: object) -> list[str]:
+    """A list of names that stay in their folder, out of a file of `datasets`."""
+    names = [name for name in found if isinstance(name, str) and is_inside(name)] if isinstance(found, list) else []
+    if not names or not isinstance(found, list) or len(names) != len(found):
+        raise DatasetError(f"{path}: lists {found!r:.100}; names of files or splits expected. Save the data set again.")
+    return names
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}. Save the data set again.") from error
+    if not isinstance(found, dict):
+        raise DatasetError(f"{path}: holds a {type(found).__name__}, a mapping expected.")
+    return found

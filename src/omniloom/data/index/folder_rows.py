@@ -1,0 +1,200 @@
+"""`FolderRows`: a plain folder of files; files of one name with several endings are one sample."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from omniloom.data.index.file_splits import PART_WORDS
+from omniloom.data.index.layout import MAIN_FOLDER, meta_path
+from omniloom.data.index.source_kind import FOLDER_INDEX
+from omniloom.data.sample import RawSample
+from omniloom.data.shards.jsonl import LineFile
+from omniloom.data.shards.keys import ignored_reason, split_key
+from omniloom.data.shards.line_index import find_lines, records_in_index, write_line_index
+from omniloom.errors import DatasetError, SampleError, SkipSample, StorageError
+from omniloom.storage.files import replace_file, storage_error
+from omniloom.storage.inside import InsideFolder
+
+MAX_UNINDEXED_FILES = 1_000_000
+
+
+class FolderRows:
+    """The samples of a folder, sorted by key.
+
+    Key and part of a file are those that it would have in a tar archive. The list of files is kept by
+    ``omniloom prepare``; without it, the folder is listed when it is opened.
+
+    Args:
+        root: the folder.
+        split_part: where all files lie in folders named for parts (``train``, ``val``, ...), the part.
+        wanted: parts to read; ``None``: all.
+
+    Raises:
+        DatasetError: there are no samples, too many files to list at each start, or no such part.
+    """
+
+    def __init__(self, root: str, *, split_part: str = "train", wanted: Container[str] | None = None) -> None:
+        self.root = root
+        self.split_part = split_part
+        self.wanted = wanted
+        self._inside = InsideFolder(root)
+        self._index = meta_path(root, FOLDER_INDEX)
+        self._lines: LineFile | None = None
+        self._samples: list[tuple[str, dict[str, str]]] = []
+        rows = records_in_index(self._index) if self._index.is_file() else None
+        if rows is None:
+            self._samples = list_folder(root)
+            rows = len(self._samples)
+        else:
+            self._lines = LineFile(os.fspath(self._index))
+        self._start, self._stop = self._range_of_part(rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.root, self.split_part, self.wanted, self._mark())
+
+    def __repr__(self) -> str:
+        return f"FolderRows({self.root!r})"
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def read(self, row: int) -> RawSample:
+        """The files of a row. Raises SampleError when one is gone, or leads out of the folder."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"{self!r}: there is no row {row:,}; it has {len(self):,} rows")
+        key, files = self._sample(row + self._start)
+        parts = {}
+        for part, name in files.items():
+            if self.wanted is None or part in self.wanted:
+                try:
+                    parts[part] = self._inside.read(name)
+                except StorageError as error:
+                    raise SampleError(f"{key}: {error}", reason="missing-file") from error
+        return RawSample(key, "", parts)
+
+    def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
+        """First file of a row; never raises."""
+        try:
+            return next(iter(self._sample(row + self._start)[1].values())), None
+        except Exception:
+            return self.root, None
+
+    def parts_of_first_row(self) -> frozenset[str]:
+        """Names of the parts of the first row; nothing where it cannot be read."""
+        try:
+            return frozenset(self._sample(self._start)[1])
+        except (DatasetError, SkipSample, OSError):
+            return frozenset()
+
+    def _sample(self, row: int) -> tuple[str, dict[str, str]]:
+        if self._lines is None:
+            return self._samples[row]
+        entry = json.loads(self._lines.read(row))
+        return entry["key"], entry["files"]
+
+    def _mark(self) -> str:
+        """Tells whether the folder is listed alike in another process; the kept list sees to that itself."""
+        if self._lines is not None:
+            return ""
+        text = "\0".join(name for _, files in self._samples for name in files.values())
+        return hashlib.sha256(os.fsencode(text)).hexdigest()
+
+    def _range_of_part(self, rows: int) -> tuple[int, int]:
+        """First row of the part and the row after its last: samples are sorted, so a part is a range."""
+        tops = self._tops(rows)
+        if not tops or not all(top.lower() in PART_WORDS for top in tops):
+            return 0, rows
+        part = PART_WORDS.get(self.split_part.lower(), self.split_part)
+        found = [bounds for top, bounds in tops.items() if PART_WORDS[top.lower()] == part]
+        if len(found) != 1:
+            raise DatasetError(
+                f"{self.root}: {len(found)} folders are named for the split part {self.split_part!r}; there are "
+                f"{', '.join(tops)}. Name another part, or rename the folders."
+            )
+        return found[0]
+
+    def _tops(self, rows: int) -> dict[str, tuple[int, int]]:
+        """Ranges of rows by top folder; empty where a sample lies in none."""
+        tops: dict[str, tuple[int, int]] = {}
+        row = 0
+        while row < rows:
+            top, slash, _ = self._sample(row)[0].partition("/")
+            if not slash or len(tops) > len(PART_WORDS):
+                return {}
+            stop = _first_after(self, f"{top}/", row, rows)
+            tops[top] = (row, stop)
+            row = stop
+        return tops
+
+
+def _first_after(rows: FolderRows, prefix: str, low: int, high: int) -> int:
+    """The first row from ``low`` on whose key does not begin so, found by halving."""
+    while low < high:
+        middle = (low + high) // 2
+        if rows._sample(middle)[0].startswith(prefix):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _again(root: str, split_part: str, wanted: Container[str] | None, mark: str) -> FolderRows:
+    rows = FolderRows(root, split_part=split_part, wanted=wanted)
+    if rows._mark() != mark:
+        raise DatasetError(f"{root}: files came or went since the loader was made. Make the loader again.")
+    return rows
+
+
+def list_folder(root: str, *, limit: int | None = MAX_UNINDEXED_FILES) -> list[tuple[str, dict[str, str]]]:
+    """(key, file by part) of every sample below a folder, sorted by key.
+
+    Args:
+        root: the folder.
+        limit: files at most; ``None``: no limit.
+
+    Raises:
+        DatasetError: no samples, more files than the limit, or two files of one key and part.
+    """
+    samples: dict[str, dict[str, str]] = {}
+    count = 0
+    for folder, folders, names in os.walk(root, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if name != MAIN_FOLDER)
+        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
+        count += len(names)
+        if limit is not None and count > limit:
+            raise DatasetError(
+                f"{root}: more than {limit:,} files, too many to list at each start. Keep the list: "
+                f"`omniloom prepare {root}`."
+            )
+        for base in sorted(names):
+            name = base if prefix == "." else f"{prefix}/{base}"
+            halves = split_key(name)
+            if halves is not None and ignored_reason(name) is None:
+                samples.setdefault(halves[0], {})[halves[1]] = name
+    if not samples:
+        raise DatasetError(f"{root}: there are no files that could be samples. Check the path of the data set.")
+    return sorted(samples.items())
+
+
+def write_folder_index(root: str) -> int:
+    """Keep the list of a folder's samples in ``.nv-meta``; gives their number.
+
+    Raises:
+        DatasetError: as `list_folder`.
+        StorageError: the folder cannot be written to.
+    """
+    samples = list_folder(root, limit=None)
+    lines = [json.dumps({"key": key, "files": files}) + "\n" for key, files in samples]
+    path = Path(meta_path(root, FOLDER_INDEX))
+    replace_file(path, "".join(lines))
+    write_line_index(path, find_lines(path))
+    return len(samples)
+
+
+def _refuse(error: OSError) -> None:
+    raise storage_error("list", error.filename or "folder", error) from error

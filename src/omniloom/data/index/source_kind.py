@@ -1,0 +1,169 @@
+"""What kind of source lies at a path: one table of file endings, and what tells folders apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from omniloom.data.index.dataset import dataset_config
+from omniloom.data.index.info import is_prepared
+from omniloom.data.index.layout import DATASET_YAML, MAIN_FOLDER, is_inside, meta_path
+from omniloom.errors import ConfigError, DatasetError
+
+SourceKind = Literal["webdataset", "jsonl", "parquet", "arrow", "llava", "folder", "metadataset"]
+
+ENDINGS: dict[str, SourceKind] = {
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".json": "llava",
+    ".yaml": "metadataset",
+    ".yml": "metadataset",
+}
+FOLDER_INDEX = "files.jsonl"
+SAVED_DATASET = "state.json"
+SAVED_DATASETS = "dataset_dict.json"
+_SHARDED: tuple[str, ...] = (".parquet", ".jsonl", ".arrow")
+_ARCHIVES = (".tar", ".tgz", ".gz", ".zst", ".bz2", ".xz")
+_LOOKED_AT = 100_000
+_KEYS = {"kind", "files", "json", "images"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A source of samples.
+
+    Attributes:
+        kind: what it is.
+        path: where it is: a file, or a folder.
+        root: the folder that names in it are relative to, and whose ``.nv-meta`` describes it; for a file its own
+            folder, whose ``.nv-meta`` does not.
+        files: pattern of its files below ``root``; ``None``: those with the ending of its kind.
+        images: folder of images, for LLaVA JSON.
+    """
+
+    kind: SourceKind
+    path: str
+    root: str
+    files: str | None = None
+    images: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder that may have a ``.nv-meta``."""
+        return self.path == self.root
+
+
+def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML) -> Source:
+    """What lies at a path.
+
+    Args:
+        path: a file, or a folder.
+        config_name: description of the samples in ``.nv-meta``, which may declare the source (key ``source``).
+
+    Raises:
+        DatasetError: there is nothing, or nothing that could be read as samples; says what to do.
+        ConfigError: a declaration that is malformed.
+    """
+    absolute = os.fspath(Path(path).absolute())
+    if not Path(absolute).is_dir():
+        kind = ENDINGS.get(Path(absolute).suffix)
+        if not Path(absolute).exists():
+            raise DatasetError(f"{absolute}: there is no such file or folder. Check the path of the data set.")
+        if kind is None:
+            raise DatasetError(
+                f"{absolute}: {Path(absolute).suffix or 'no ending'} found; files that hold samples end in "
+                f"{', '.join(ENDINGS)}. A folder of shards is named by its folder."
+            )
+        folder = os.fspath(Path(absolute).parent)
+        return Source(kind=kind, path=absolute, root=folder, images=folder)
+    if is_prepared(absolute):
+        return Source(kind="webdataset", path=absolute, root=absolute)
+    return _declared(absolute, config_name) or Source(kind=_folder_kind(absolute), path=absolute, root=absolute)
+
+
+def _declared(root: str, config_name: str) -> Source | None:
+    where = meta_path(root, config_name)
+    if not where.is_file():
+        return None
+    declared = dataset_config(root, name=config_name).get("source")
+    return None if declared is None else source_of(declared, root=root, where=str(where))
+
+
+def source_of(declared: Any, *, root: str, where: str) -> Source:
+    """The source that the key ``source`` of a ``dataset.yaml`` declares.
+
+    Args:
+        declared: the value: ``kind``, and ``files`` (a pattern), or ``json`` and ``images`` for LLaVA.
+        root: folder of the data set.
+        where: the file, for messages.
+
+    Raises:
+        ConfigError: it is malformed, or names something outside of the folder.
+    """
+    kinds = [kind for kind in get_args(SourceKind) if kind != "metadataset"]
+    if not isinstance(declared, Mapping) or declared.get("kind") not in kinds:
+        raise ConfigError(
+            f"{where}: source is {declared!r:.100}; expected a mapping with a kind of {', '.join(kinds)}."
+        )
+    unknown = sorted(set(declared) - _KEYS)
+    if unknown:
+        raise ConfigError(f"{where}: source has the unknown key {unknown[0]!r}; there are {', '.join(sorted(_KEYS))}.")
+    for name in _KEYS - {"kind"}:
+        value = declared.get(name)
+        if value is not None and not (isinstance(value, str) and is_inside(value)):
+            raise ConfigError(f"{where}: source.{name} is {value!r:.100}; expected a path below {root}.")
+    if declared["kind"] == "llava":
+        if not declared.get("json"):
+            raise ConfigError(f"{where}: source of kind llava needs json, the file of its entries.")
+        return Source(
+            kind="llava", path=f"{root}/{declared['json']}", root=root, images=f"{root}/{declared.get('images') or '.'}"
+        )
+    return Source(kind=declared["kind"], path=root, root=root, files=declared.get("files"))
+
+
+def _folder_kind(root: str) -> SourceKind:
+    if meta_path(root, FOLDER_INDEX).is_file():
+        return "folder"
+    if Path(root, SAVED_DATASET).is_file() or Path(root, SAVED_DATASETS).is_file():
+        return "arrow"
+    found: dict[str, str] = {}
+    for name in _some_names(root):
+        ending = os.path.splitext(name)[1].lower()  # noqa: PTH122 - many names
+        found.setdefault(ending, name)
+    archive = next((found[ending] for ending in _ARCHIVES if ending in found), None)
+    if archive is not None or not found:
+        held = f"holds {archive}" if archive else "holds no files"
+        raise DatasetError(f"{root}: the data set is not prepared ({held}); run `omniloom prepare {root}`.")
+    for ending in _SHARDED:
+        if ending in found:
+            return ENDINGS[ending]
+    entries = next((path for path in sorted(Path(root).glob("*.json")) if _is_list(path)), None)
+    if entries is not None:
+        raise DatasetError(
+            f"{root}: holds {entries.name}, a JSON list, as LLaVA's data sets are. Give the path {entries} to read its "
+            "entries with their images, or declare the folder as one of files, with `source: {kind: folder}` in "
+            f"{MAIN_FOLDER}/{DATASET_YAML}."
+        )
+    return "folder"
+
+
+def _is_list(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+
+
+def _some_names(root: str) -> Iterator[str]:
+    """Names of files below a folder, not of all where there are very many."""
+    left = _LOOKED_AT
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != MAIN_FOLDER and not name.startswith(".")]
+        for name in names:
+            if not name.startswith("."):
+                yield os.path.relpath(os.path.join(folder, name), root)  # noqa: PTH118
+        left -= len(names)
+        if left < 0:
+            return
