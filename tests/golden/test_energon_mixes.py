@@ -1,0 +1,63 @@
+"""Metadatasets come to the leaves, rows, weights and subflavors that Megatron Energon makes of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "energon_mixes"))
+
+from mixes import SETS, describe_sets, make_sets
+
+from omniloom import WorkerConfig, get_loader, get_val_dataset, prepare_dataset
+from omniloom.data.mix.flatten import flatten
+from omniloom.data.mix.tree import Ref
+
+EXPECTED = json.loads((Path(__file__).parent / "energon_mixes" / "expected.json").read_text())
+MODES = {"single": "none", "weights": "dataset_weight", "repetitions": "sample_repetitions"}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("mixes")
+    make_sets(root)
+    for name in SETS:
+        prepare_dataset(root / name, split_ratio={"train": 1.0}, num_workers=1)
+    describe_sets(root)
+    return root
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_leaves_are_those_of_energon(case: str, root: Path) -> None:
+    name, part = case.split()
+    flat = flatten(
+        Ref(path=str(root / name)), split_part=part, training=True, subflavors={"outermost": True}, multiplier=5
+    )
+    expected = EXPECTED[case]
+    assert MODES[flat.mode] == expected["mode"]
+    assert [leaf.multiplier for leaf in flat.leaves] == [one["multiplier"] for one in expected["leaves"]]
+    for leaf, one in zip(flat.leaves, expected["leaves"], strict=True):
+        weight = 1.0
+        for share in leaf.shares:
+            weight *= share.at(0)
+        assert weight == pytest.approx(1.0 if one["weight"] is None else one["weight"], rel=1e-12)
+        assert float(leaf.repetitions) == (1 if one["repetitions"] is None else one["repetitions"])
+        if leaf.join is None:
+            # What dataset.yaml says is added when the leaf is opened.
+            assert {"from": "dataset.yaml", "kept": 1} | dict(leaf.subflavors) == one["subflavors"]
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_evaluation_goes_through_the_samples_that_energon_goes_through(
+    case: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, part = case.split()
+    monkeypatch.syspath_prepend(str(root))
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    dataset = get_val_dataset(root / name, split_part=part, worker_config=config, batch_size=None, trust=True)
+    samples: list[Any] = [[s.__key__, s.text, s.__subflavors__] for s in get_loader(dataset)]
+    assert samples == EXPECTED[case]["samples"]
