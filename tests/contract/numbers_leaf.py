@@ -18,12 +18,16 @@ from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
 from omniloom.data.pipeline.batch import Batch
+from omniloom.data.pipeline.best_fit import BestFitPacker
 from omniloom.data.pipeline.faults import Origin
+from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.pack import Pack
+from omniloom.data.pipeline.selection import Selection
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf, Plan
 from omniloom.data.sample import RawSample, SampleKey
+from omniloom.errors import SkipSample
 
 SHUFFLE = Shuffle(runs=True, run_rows=4, block_rows=16)
 PLAN = Plan((Leaf("a", 61, 0.7), Leaf("b", 40, 0.3)), shuffle=SHUFFLE)
@@ -62,6 +66,49 @@ def pairs(samples: list[Any]) -> list[list[Any]]:
 
 def join(samples: list[Any]) -> tuple[str, float, Any]:
     return "+".join(s[0] for s in samples), samples[0][1], samples[0][2]
+
+
+PACKER = BestFitPacker({"tokens": 40, "samples": 4})
+
+
+def length(sample: tuple[str, float, Any]) -> int:
+    """1 to 16 tokens, by the name."""
+    return 1 + int(sample[0].strip("abc")) % 16
+
+
+def fit(samples: list[Any], *, last: bool) -> Selection:
+    return PACKER.select(samples, [{"tokens": length(one), "samples": 1} for one in samples], last=last)
+
+
+def by_length(sample: tuple[str, float, Any]) -> tuple[int, int]:
+    """Groups of 2 to 4 packs or samples."""
+    group = len(sample[0]) // 6
+    return group, 2 + group % 3
+
+
+def picky(name: str) -> tuple[str, float, Any]:
+    if name.endswith("3"):
+        raise SkipSample
+    if name.endswith("7"):
+        raise ValueError(f"{name} will not do")
+    return augmented(name)
+
+
+SHAPES: dict[str, Callable[[Make], Any]] = {
+    "fitted": lambda make: Pack(make, 8, fit, join),
+    "grouped": lambda make: make,
+    "grouped packs": lambda make: Pack(make, 8, fit, join),
+}
+
+
+def shaped(shape: str, *, plan: Plan = PLAN, encode: Callable[[Any], Any] = augmented, **config: Any) -> Dataset:
+    """A data set whose samples wait: in windows, in groups, or in both."""
+    make = Make(plan, tuple(Numbers(leaf.name) for leaf in plan.leaves), encode=encode)
+    calls = (("batch", 5, collate),)
+    stage = SHAPES[shape](make)
+    batch = Group(stage, by_length, None, calls) if "grouped" in shape else Batch(stage, 3, calls)
+    settings = {"rank": 0, "world_size": 1, "num_workers": 0, "lanes": 12} | config
+    return Dataset(batch, plan, WorkerConfig(**settings), None, user_code=True)
 
 
 def numbers(

@@ -114,7 +114,7 @@ class Recipe:
                 select=encoder.step("select_samples_to_pack"),
                 pack=encoder.step("pack_selected_samples"),
                 postencode=postencode,
-                settings=encoder.packer.settings if built_in and encoder.packer is not None else {},
+                settings=str(encoder.packer) if built_in else "",
             )
         return make if postencode is None else Map(make, ("postencode_sample", seeding.POSTENCODE, postencode))
 

@@ -127,9 +127,8 @@ class Dataset:
         """What the order of samples hangs on."""
         plan = self.plan
         settings: dict[str, Any] = {"window_samples": self.window_samples}
-        packers = [dict(stage.settings) for stage in self.stages if isinstance(stage, Pack) and stage.settings]
-        if packers:
-            settings["packer"] = packers[0]
+        packer = next((stage.settings for stage in self.stages if isinstance(stage, Pack)), "")
+        settings |= {"packer": packer} if packer else {}
         if isinstance(plan, Plan):
             settings |= {
                 "seed": plan.seed,

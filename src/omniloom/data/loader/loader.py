@@ -241,18 +241,23 @@ class Loader:
         same = check_fits(state, dataset.mix(), where=where)
         mine = deal(state, rank=config.number, world_size=config.ranks, where=where)
         lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in mine.lane_states.items()}
-        names = [leaf.name for leaf in self.dataset.plan.leaves]
-        if not same and isinstance(self.dataset.plan, Plan):
-            for index, lane in lanes.items():
-                where_it_is = Lane(index, state.lanes, state.lap)
-                held = renumbered(lane.stream or {}, [leaf[0] for leaf in state.mix.leaves], names)
-                lane.stream = rebase_lane(self.dataset.plan, state.mix.leaves, where_it_is, lane.stream)
-                lane.stream = {**lane.stream, **held} if lane.stream is not None else None
+        for index, lane in () if same else lanes.items():
+            lane.stream = self._rebased(lane.stream, state, Lane(index, state.lanes, state.lap))
         if dataset is not self.dataset:
             self.close()
             self.dataset = dataset
         self._reset(state.lanes)
         self._lanes, self._lap, self._steps, self._in_pass = lanes, mine.lap, mine.steps, mine.in_pass
+
+    def _rebased(self, stream: dict[str, Any] | None, state: RankState, lane: Lane) -> dict[str, Any] | None:
+        """The place of a lane in a changed mix. What waited for its pack or group still waits."""
+        if stream is None:
+            return None
+        if not isinstance(self.dataset.plan, Plan):
+            return {name: value for name, value in stream.items() if name not in ("packs", "pack_part")}
+        names = [leaf.name for leaf in make_of(self.dataset.pipeline).leaves]
+        held = renumbered(stream, [leaf[0] for leaf in state.mix.leaves], names)
+        return {**(rebase_lane(self.dataset.plan, state.mix.leaves, lane, stream) or {}), **held}
 
     def _with_saved_window(self, state: RankState) -> Dataset:
         """The data set with the packing windows that the state was saved with: the packs hang on them."""

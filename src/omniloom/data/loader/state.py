@@ -28,7 +28,7 @@ MOVING_FIELDS = ("counts", "owed", "told_draws", "told_tokens", "since")
 """The same in the state of a lane whose weights change."""
 
 _BY_LEAF = CURSOR_FIELDS + MOVING_FIELDS
-_MAY_CHANGE = ("weights",)
+_MAY_CHANGE = ("weights", "packer")
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
         return True
     changes = [f"weight of {n!r} {saved[n][2]:g} -> {ours[n][2]:g}" for n in saved if saved[n][2] != ours[n][2]]
     changes += [f"{name!r} added" for name in ours if name not in saved]
-    changes += [f"how {name} change" for name in rules]
+    changes += [f"the {name}: {state.mix.settings.get(name)!r} -> {mix.settings.get(name)!r}" for name in rules]
     logger.warning("%s: the mix has changed since the state was saved: %s", where, ", ".join(changes) or "its order")
     return False
 

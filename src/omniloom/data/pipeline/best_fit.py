@@ -52,10 +52,9 @@ class BestFitPacker:
         """Names of the capacities; the first one is filled."""
         return tuple(self._capacities)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the choice hangs on, as plain values."""
-        return {"capacity": dict(self._capacities), "reach": self.reach, "spare": self.spare}
+    def __str__(self) -> str:
+        capacities = ", ".join(f"{name} {most}" for name, most in self._capacities.items())
+        return f"best fit of {capacities}; reach {self.reach}, spare {self.spare}"
 
     @property
     def _capacities(self) -> Mapping[str, int]:

@@ -7,8 +7,8 @@ packs of it are used up; restoring makes the window again. No sample is ever par
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omniloom.data.pipeline import seeding
@@ -39,7 +39,8 @@ class Pack:
             Where it takes ``last``, it is told whether nothing more will come to pack the samples with.
         pack: makes one value of the samples of a pack; a generator function may give several.
         postencode: applied to each sample of a pack when the pack's turn comes, or ``None``.
-        settings: what else the choice of packs hangs on, as plain values; a saved state fits only the same.
+        settings: what else the choice of packs hangs on, in words; where a saved state has others, its window is packed
+            anew.
     """
 
     source: Make
@@ -47,7 +48,7 @@ class Pack:
     select: Callable[..., Selection | Sequence[Sequence[Any]]]
     pack: Callable[[list[Any]], Any]
     postencode: Callable[[Any], Any] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: str = ""
     makes: ClassVar[tuple[type, ...]] = (SampleKey, PackKey)
 
     def open(self, lane: Lane, desk: Desk) -> PackStream:

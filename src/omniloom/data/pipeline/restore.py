@@ -107,13 +107,17 @@ def renumbered(state: Mapping[str, Any], before: Sequence[str], now: Sequence[st
         the fields of the state that hold keys.
     """
     place = {number: now.index(name) for number, name in enumerate(before) if name in now}
-    return {name: _renumbered(state[name], place) for name in ("again", "waiting") if name in state}
+    fields = {name: [_renumbered(key, place) for key in state[name]] for name in ("again", "waiting") if name in state}
+    return {name: [key for key in keys if key] for name, keys in fields.items()}
 
 
-def _renumbered(plain: Any, place: Mapping[int, int]) -> Any:
-    if plain and isinstance(plain[0], int):
-        return [place[plain[0]], *plain[1:]]
-    return [one if isinstance(one, str | int) else _renumbered(one, place) for one in plain]
+def _renumbered(plain: Sequence[Any], place: Mapping[int, int]) -> list[Any]:
+    """The plain form of a sample's or pack's key; empty where its data set is not read any more."""
+    head, *rest = plain
+    if isinstance(head, int):
+        return [place[head], *rest] if head in place else []
+    samples = [key for one in rest[1:] if (key := _renumbered(one, place))]
+    return [head, rest[0], *samples] if samples else []
 
 
 def _no_key(plain: Any) -> StateError:
