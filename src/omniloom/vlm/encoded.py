@@ -84,13 +84,26 @@ class LlavaBatch(Batch):
     document_subflavors: list[dict[str, Any] | None]
 
 
-def expand(sample: EncodedSample, *, image_id: int) -> tuple[Ids, Ids]:
-    """Ids with every image at its full length, and the label of each: the id that follows it, where it is learned."""
+def expand(sample: EncodedSample, *, image_id: int, learn_after_images: bool = True) -> tuple[Ids, Ids]:
+    """Ids with every image at its full length, and the label of each: the id that follows it, where it is learned.
+
+    Args:
+        sample: the sample.
+        image_id: the placeholder.
+        learn_after_images: whether the text right after an image can be learned from the image's last feature. In
+            Megatron's merge it cannot: there, the first word of a caption that follows its image is never trained.
+
+    Returns:
+        ids and labels, int64 (total_tokens,); the last label is -100.
+    """
     places = np.flatnonzero(sample.ids == image_id)
     ids = _expanded(sample.ids, places, sample)
     targets = _expanded(sample.labels, places, sample, fill=IGNORE_ID)
     labels = np.full_like(targets, IGNORE_ID)
     labels[:-1] = targets[1:]
+    if not learn_after_images:
+        ends = places + np.cumsum([len(image) for image in sample.image_ids], dtype=np.int64) - np.arange(len(places))
+        labels[ends - 1] = IGNORE_ID
     return ids, labels
 
 
@@ -104,7 +117,12 @@ def _expanded(row: Ids, places: Ids, sample: EncodedSample, *, fill: int | None 
 
 
 def flat_batch(
-    samples: Sequence[EncodedSample], *, image_id: int, tile_pixels: int, base: dict[str, Any]
+    samples: Sequence[EncodedSample],
+    *,
+    image_id: int,
+    tile_pixels: int,
+    base: dict[str, Any],
+    learn_after_images: bool = True,
 ) -> LlavaBatch:
     """The batch of samples whose pixels are made, as one flat row.
 
@@ -113,10 +131,11 @@ def flat_batch(
         image_id: the placeholder.
         tile_pixels: side of a tile, for batches without images.
         base: base fields of the batch.
+        learn_after_images: see `expand`.
     """
     import torch  # noqa: PLC0415 - samples are encoded without it
 
-    expanded = [expand(sample, image_id=image_id) for sample in samples]
+    expanded = [expand(one, image_id=image_id, learn_after_images=learn_after_images) for one in samples]
     ids = np.concatenate([ids for ids, _ in expanded])
     pixels = [sample.pixels for sample in samples if sample.pixels is not None and len(sample.pixels)]
     images = np.concatenate(pixels) if pixels else np.zeros((0, 3, tile_pixels, tile_pixels), np.float32)

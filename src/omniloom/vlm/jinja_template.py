@@ -107,6 +107,7 @@ class JinjaTemplate:
                 f"{len(texts)} came",
                 reason="template",
             )
+        self._check(texts, messages, scaffold)
         return pieces
 
     def render_prompt(self, turns: Sequence[Turn], *, image_tags: tuple[str, str] = ("", "")) -> list[Piece]:
@@ -142,6 +143,21 @@ class JinjaTemplate:
             messages.append({"role": turn.role, "content": "".join(marks)})
         return contents, messages
 
+    def _check(self, texts: list[tuple[int, Part]], messages: list[dict[str, Any]], scaffold: str) -> None:
+        """See that the template does to the texts themselves what it does to marks: nothing."""
+
+        def written(match: re.Match[str]) -> str:
+            content = texts[int(match[1])][1]
+            return match[0] if isinstance(content, ImagePart) else _text_of(content)
+
+        real = [{**message, "content": _MARK.sub(written, message["content"])} for message in messages]
+        if self._rendered(real, generation=False) != _MARK.sub(written, scaffold):
+            raise SampleError(
+                f"{self.name} changes a text of this conversation (reasoning that is cut out of earlier turns, say). "
+                "Change the texts to what it writes.",
+                reason="template",
+            )
+
     def _trims(self, role: str) -> bool:
         """Whether the template takes white space off a text of this role."""
         mark = f"{_OPEN}0{_CLOSE}"
@@ -173,6 +189,10 @@ class JinjaTemplate:
             )
         except jinja2.TemplateError as error:
             raise SampleError(f"{self.name}: {error}", reason="template") from error
+
+
+def _text_of(part: Part) -> str:
+    return part if isinstance(part, str) else part.name if isinstance(part, TokenPart) else ""
 
 
 _CACHE: dict[str, Any] = {}

@@ -49,6 +49,7 @@ class LlavaSettings:
         pack_tokens: length of a pack at most; ``None``: that of a sample.
         packing: ``best-fit``: packs are filled across windows; ``megatron``: its packs of one window.
         form: ``flat``: a `LlavaBatch`; ``megatron``: a dict of its tensors.
+        learn_after_images: whether text right after an image is learned, see `omniloom.vlm.encoded.expand`.
         row_tokens: width of the rows of ``megatron``; ``None``: that of the longest row.
         rules: how conversations are made of samples.
     """
@@ -61,6 +62,7 @@ class LlavaSettings:
     pack_tokens: int | None = None
     packing: Literal["best-fit", "megatron"] = "best-fit"
     form: Literal["flat", "megatron"] = "flat"
+    learn_after_images: bool = True
     row_tokens: int | None = None
     rules: TalkRules = field(default_factory=TalkRules)
 
@@ -171,7 +173,13 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             return base | megatron_batch(rows, pad_id=pad_id, packed=packed, width=self.settings.row_tokens)
         flat = [sample for row in rows for sample in row]
         base["__subflavors__"] = [sample.__subflavors__ for sample in samples]
-        return flat_batch(flat, image_id=self.settings.image_id, tile_pixels=self.images.tile_pixels, base=base)
+        return flat_batch(
+            flat,
+            image_id=self.settings.image_id,
+            tile_pixels=self.images.tile_pixels,
+            base=base,
+            learn_after_images=self.settings.learn_after_images,
+        )
 
     @property
     def pad_id(self) -> int:

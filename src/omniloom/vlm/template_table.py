@@ -76,7 +76,7 @@ _ROWS = (
     ChatTemplate(
         name="mistral-v1",
         begin="«bos»",
-        user=TurnForm(before=" [INST] ", after=" [/INST]"),
+        user=TurnForm(before="[INST] ", after=" [/INST]"),
         assistant=TurnForm(lead=" ", after="«eos»"),
         system=TurnForm(tail="\n\n"),
         system_place="first-user",

@@ -204,9 +204,11 @@ class SentencePieceTokenizer:
 
     Args:
         model: a ``sentencepiece.SentencePieceProcessor``.
+        after_special: what a text after a special token is like. ``None``: as in LLaMA and Vicuna it starts a string,
+            but in vocabularies with ``[INST]``, as Mistral has them from its second version on, it goes on.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, after_special: Literal["start", "inside"] | None = None) -> None:
         self._model = model
         self.vocabulary_size = int(model.vocab_size())
         self.bos_id, self.eos_id, self.pad_id = (
@@ -214,7 +216,8 @@ class SentencePieceTokenizer:
         )
         ids = range(self.vocabulary_size)
         self.special_tokens = frozenset(str(model.id_to_piece(i)) for i in ids if model.is_control(i))
-        self._encoder = PlainEncoder(self._ids, after_special="inside")
+        place: Literal["start", "inside"] = "inside" if "[INST]" in self.special_tokens else "start"
+        self._encoder = PlainEncoder(self._ids, after_special=after_special or place)
 
     @classmethod
     def from_file(cls, path: str | Path) -> SentencePieceTokenizer:
