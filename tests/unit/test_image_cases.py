@@ -78,6 +78,39 @@ def test_the_fraction_stands_in_the_message() -> None:
         decode_image(JPEG[: len(JPEG) // 2], options=ImageOptions(min_fraction=0.9))
 
 
+CUTS = {
+    "JPEG": {}, "PNG": {}, "GIF": {}, "BMP": {}, "WEBP": {}, "WEBP lossless": {"lossless": True}, "TIFF": {},
+    "TIFF lzw": {"compression": "tiff_lzw"}, "TIFF deflate": {"compression": "tiff_deflate"}, "PPM": {}, "TGA": {},
+    "TIFF jpeg": {"compression": "jpeg"}, "JPEG2000": {}, "AVIF": {}, "ICO": {}, "PCX": {}, "HEIF": {}, "JXL": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_no_cut_of_any_format_gives_other_pixels(name: str) -> None:
+    if name in ("HEIF", "JXL"):
+        plugin = pytest.importorskip({"HEIF": "pillow_heif", "JXL": "pillow_jxl"}[name], reason="an extra")
+        getattr(plugin, "register_heif_opener", bool)()
+    form = name.partition(" ")[0]
+    data = encoded(photograph(100, 75), form, **CUTS[name])
+    whole = decode_image(data)
+    for length in (len(data) // 4, len(data) // 2, len(data) * 9 // 10, len(data) - 10, len(data) - 3, len(data) - 1):
+        try:
+            pixels = decode_image(data[:length])
+        except SampleError as error:
+            if form in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "PPM", "AVIF", "HEIF"):
+                assert error.reason == "truncated-image"  # noqa: PT017 - not every cut is refused
+        else:
+            assert (pixels == whole).all()
+
+
+def test_data_that_ends_within_a_jpeg_is_refused_in_every_mode() -> None:
+    for jpeg in (JPEG, encoded(photograph().convert("CMYK"), quality=90)):
+        torn = jpeg[: len(jpeg) // 2] + jpeg[-40:]
+        for mode in ("RGB", "L", "RGBA"):
+            assert reason_of(torn, mode=mode) == "corrupt-image"
+            assert reason_of(jpeg[: len(jpeg) // 2], mode=mode) == "truncated-image"
+
+
 def test_garbage_after_the_end_is_no_fault() -> None:
     assert (decode_image(JPEG + b"junk" * 100) == decode_image(JPEG)).all()
     assert (decode_image(PNG + b"junk" * 100) == decode_image(PNG)).all()

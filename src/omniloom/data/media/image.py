@@ -10,14 +10,16 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from omniloom.data.media.image_backends import CutShortError, jpeg_backend
+import numpy as np
+
+from omniloom.data.media.image_backends import CutShortError, four_colors, jpeg_backend
 from omniloom.data.media.image_kinds import ImageKind
 from omniloom.data.media.image_options import ImageOptions, Pixels, check_pixels, truncated
 from omniloom.data.media.image_orientation import UPRIGHT, orient_pixels
 from omniloom.data.media.image_partial import partial_jpeg
 from omniloom.data.media.image_pillow import decode_by_pillow
 from omniloom.data.media.image_png import completed_png
-from omniloom.data.media.probe import ImageHeader, image_size, probe_image
+from omniloom.data.media.probe import SOS_MARKER, ImageHeader, image_size, jpeg_segments, probe_image
 from omniloom.errors import SampleError
 
 __all__ = ["DEFAULT_OPTIONS", "DecodedImage", "Pixels", "decode_image", "image_size", "read_image", "resize_image"]
@@ -66,8 +68,8 @@ def read_image(data: bytes, *, mode: str = "RGB", options: ImageOptions = DEFAUL
     if header.damaged:
         # One text for all files, so that Python tells it once.
         warnings.warn("the metadata of an image is damaged; its pixels are taken as they are stored", stacklevel=3)
-    if header.kind.name == "JPEG" and header.channels != 4 and mode != "RGBA":
-        pixels, fraction = _read_jpeg(data, mode, options)
+    if header.kind.name == "JPEG":
+        pixels, fraction = _read_jpeg(data, header, mode, options)
     else:
         pixels, fraction = _read_other(data, header.kind, mode, options)
     if options.orient and header.orientation != UPRIGHT:
@@ -75,20 +77,33 @@ def read_image(data: bytes, *, mode: str = "RGB", options: ImageOptions = DEFAUL
     return DecodedImage(pixels, header, fraction)
 
 
-def _read_jpeg(data: bytes, mode: str, options: ImageOptions) -> tuple[Pixels, float]:
-    backend = jpeg_backend(options.backend)
+def _read_jpeg(data: bytes, header: ImageHeader, mode: str, options: ImageOptions) -> tuple[Pixels, float]:
+    if mode == "RGBA":
+        colors, fraction = _read_jpeg(data, header, "RGB", options)
+        return np.dstack((colors, np.full(colors.shape[:2], 255, np.uint8))), fraction
+    inks = header.channels == 4 and options.backend != "pillow"
+    decode = four_colors if inks else jpeg_backend(options.backend).decode
     try:
-        return backend.decode(data, mode, options.shrink_to), 1.0
+        return decode(data, mode, options.shrink_to), 1.0
     except CutShortError as error:
-        try:
-            pixels, fraction = partial_jpeg(data, mode)
-        except ValueError:
-            raise truncated("JPEG", data, 0.0, options.min_fraction) from error
-        if options.min_fraction == 1 or fraction < options.min_fraction:
+        pixels, fraction = _partial(data, header, mode)
+        if pixels is None or options.min_fraction == 1 or fraction < options.min_fraction:
             raise truncated("JPEG", data, fraction, options.min_fraction) from error
         return pixels, fraction
     except ValueError as error:
+        if all(marker != SOS_MARKER for marker, _, _ in jpeg_segments(data)):
+            raise truncated("JPEG", data, 0.0, options.min_fraction) from error
         raise SampleError(f"damaged JPEG of {len(data):,} bytes: {error}", reason="corrupt-image") from error
+
+
+def _partial(data: bytes, header: ImageHeader, mode: str) -> tuple[Pixels | None, float]:
+    """Pixels of a JPEG that is cut short and the fraction that is there; ``None`` and 0 where nothing can be had."""
+    if header.channels == 4:
+        return None, 0.0
+    try:
+        return partial_jpeg(data, mode)
+    except ValueError:
+        return None, 0.0
 
 
 def _read_other(data: bytes, kind: ImageKind, mode: str, options: ImageOptions) -> tuple[Pixels, float]:

@@ -1,7 +1,7 @@
 """Who decodes JPEG: a table of backends that have to agree (tests/golden/test_image_colors.py).
 
 Each takes the file and the mode (``RGB`` or ``L``) and gives uint8 (height, width[, 3]) as stored, not turned. JPEGs of
-four colours go to Pillow whatever is chosen: it alone undoes Adobe's inverted CMYK and YCCK.
+four colours go to simplejpeg, or to Pillow where that is chosen: torchvision does not undo Adobe's inverted inks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import simplejpeg
+from PIL import Image
 
 from omniloom.data.media.image_options import Pixels
 from omniloom.errors import ConfigError
@@ -43,17 +44,28 @@ class JpegBackend:
 
 def _by_simplejpeg(data: bytes, mode: str, shrink_to: tuple[int, int] | None) -> Pixels:
     """libjpeg-turbo without the GIL. What libjpeg only warns of, which Pillow does not tell, is an error."""
+    pixels = _strict(data, _SIMPLEJPEG_COLORS[mode], shrink_to)
+    return pixels if mode == "RGB" else pixels[..., 0]
+
+
+def four_colors(data: bytes, mode: str, shrink_to: tuple[int, int] | None) -> Pixels:
+    """Pixels of a CMYK or YCCK JPEG. Its inks are taken as inverted, as Adobe writes them and Pillow reads them too.
+
+    Light of an ink and of black multiply: red = cyan' x black' / 255, where 255 means no ink.
+    """
+    inks = _strict(data, "CMYK", shrink_to).astype(np.uint16)
+    colors = ((inks[..., :3] * inks[..., 3:] + 127) // 255).astype(np.uint8)
+    return colors if mode == "RGB" else np.asarray(Image.fromarray(colors).convert(mode))
+
+
+def _strict(data: bytes, colors: str, shrink_to: tuple[int, int] | None) -> Pixels:
+    height, width = shrink_to or (0, 0)
+    factor: dict[str, Any] = {} if shrink_to is None else {"min_height": height, "min_width": width}
     try:
-        if shrink_to is None:
-            pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=_SIMPLEJPEG_COLORS[mode])
-        else:
-            height, width = shrink_to
-            pixels = simplejpeg.decode_jpeg(
-                data, colorspace=_SIMPLEJPEG_COLORS[mode], min_height=height, min_width=width, min_factor=1.0
-            )
+        pixels: Pixels = simplejpeg.decode_jpeg(data, colorspace=colors, **factor)
     except ValueError as error:
         raise _told(error) from error
-    return pixels if mode == "RGB" else pixels[..., 0]
+    return pixels
 
 
 def _by_pillow(data: bytes, mode: str, shrink_to: tuple[int, int] | None) -> Pixels:
@@ -120,5 +132,5 @@ def jpeg_backend(name: str) -> JpegBackend:
 
 def _told(error: Exception) -> ValueError:
     text = str(error)
-    early = "premature end" in text.lower() or "truncated" in text.lower()
+    early = "premature end of jpeg file" in text.lower() or "truncated" in text.lower()
     return CutShortError(text) if early else ValueError(text)

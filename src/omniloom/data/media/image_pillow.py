@@ -12,7 +12,7 @@ from omniloom.data.media.image_kinds import ImageKind, load_plugin
 from omniloom.data.media.image_options import ImageOptions, Pixels, truncated
 from omniloom.data.media.image_pdf import pdf_pages, render_pdf
 from omniloom.data.media.image_png import plain_png
-from omniloom.data.media.probe import UNMARKED_FORMATS
+from omniloom.data.media.probe import UNMARKED_FORMATS, is_cut
 from omniloom.errors import ConfigError, SampleError
 
 _SIXTEEN_BITS = frozenset(("I;16", "I;16L", "I;16B", "I;16N"))
@@ -57,7 +57,7 @@ def decode_by_pillow(data: bytes, kind: ImageKind, mode: str, options: ImageOpti
     except Image.DecompressionBombError as error:
         raise SampleError(f"{error} Raise PIL.Image.MAX_IMAGE_PIXELS too.", reason="too-large") from error
     except Exception as error:  # Pillow and its plug-ins raise what they like on damaged input
-        if isinstance(error, OSError) and "truncated" in str(error).lower():
+        if is_cut(kind, data) or (isinstance(error, OSError) and "truncated" in str(error).lower()):
             raise truncated(kind.name, data, None, options.min_fraction) from error
         raise SampleError(
             f"damaged {kind.name} image of {len(data):,} bytes: {error}", reason="corrupt-image"

@@ -31,9 +31,10 @@ UNMARKED_FORMATS = ("TGA", "PCX", "PSD", "SGI", "DDS", "ICNS", "QOI")
 _XMP_HEADER = b"http://ns.adobe.com/xap/1.0/\0"
 _PNG_XMP = b"XML:com.adobe.xmp"
 SOF_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_SOI, _EOI, _SOS, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE1, 0xEE
+SOS_MARKER = 0xDA
+_EOI, _APP1 = 0xD9, 0xE1
 _STANDALONE = frozenset((0x01, *range(0xD0, 0xD9)))
-_WEBP_EXIF, _WEBP_ANIMATED = 0x08, 0x02
+_WEBP_EXIF = 0x08
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def image_size(data: bytes, *, orient: bool = True) -> tuple[int, int]:
         orient: the size of the image as it is seen and decoded by default; ``False``: as it is stored.
 
     Raises:
-        SampleError: ``empty-member``, ``not-an-image``, ``html``, ``svg`` or ``corrupt-image``.
+        SampleError: ``empty-member``, ``not-an-image``, ``html``, ``svg``, ``truncated-image`` or ``corrupt-image``.
         ConfigError: the format needs an extra that is not installed.
     """
     header = probe_image(data)
@@ -114,7 +115,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             return
         stop = at + 2 + (data[at + 2] << 8 | data[at + 3])
         yield marker, at + 4, stop
-        if marker == _SOS:
+        if marker == SOS_MARKER:
             return
         at = stop
 
@@ -227,12 +228,35 @@ def _probe_by_pillow(data: bytes, kind: ImageKind | None) -> ImageHeader:
     except UnidentifiedImageError:
         if kind is None:
             raise no_image(data) from None
-        raise SampleError(f"damaged {kind.name} image of {len(data)} bytes", reason="corrupt-image") from None
+        raise _unreadable(kind, data) from None
     except Image.DecompressionBombError as error:
         raise SampleError(str(error), reason="too-large") from error
     except Exception as error:  # plug-ins raise what they like on damaged input
-        name = kind.name if kind else "unknown"
-        raise SampleError(f"damaged {name} image of {len(data)} bytes: {error}", reason="corrupt-image") from error
+        if kind is None:
+            raise no_image(data) from error
+        raise _unreadable(kind, data, f": {error}") from error
+
+
+def _unreadable(kind: ImageKind, data: bytes, told: str = "") -> SampleError:
+    if is_cut(kind, data):
+        return SampleError(f"the {kind.name} image of {len(data):,} bytes is cut short", reason="truncated-image")
+    return SampleError(f"damaged {kind.name} image of {len(data):,} bytes{told}", reason="corrupt-image")
+
+
+def is_cut(kind: ImageKind, data: bytes) -> bool:
+    """Whether a file ends before its own container says it does."""
+    if kind.name == "WEBP":
+        return int.from_bytes(data[4:8], "little") + 8 > len(data)
+    if not any(offset == 4 and mark.startswith(b"ftyp") for magic in kind.magics for offset, mark in magic):
+        return False
+    at = 0
+    while at + 8 <= len(data):
+        size = int.from_bytes(data[at : at + 4])
+        size = int.from_bytes(data[at + 8 : at + 16]) if size == 1 else size
+        if size < 8:  # 0: to the end of the file; other values are damage
+            return False
+        at += size
+    return at != len(data)
 
 
 def _kind_of(image: Image.Image) -> ImageKind:
