@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omniloom.data.media.av_open import PATIENCE_SECONDS, Media, load_av, not_seekable, opened
+from omniloom.data.media.av_open import PATIENCE_SECONDS, Media, load_av, opened
 from omniloom.errors import ConfigError, SampleError
 
 Samples = npt.NDArray[np.float32]
@@ -162,12 +162,9 @@ class AudioTrack:
     def frames(self, start_seconds: float) -> Generator[tuple[float, Any]]:
         """Decoded frames and their times in seconds, from about half a second before a time."""
         self.media.select(self.stream)
-        begin = self.stream.start_time or 0
-        place = max(begin, int((start_seconds - _LEAD_SECONDS) / self.stream.time_base))
-        is_placed = self.media.seek(place, self.stream) or self.media.seek(begin, self.stream)
-        if not is_placed and not self.media.is_fresh:
-            raise not_seekable()
-        self.media.is_fresh = False
+        place = (start_seconds - _LEAD_SECONDS) / self.stream.time_base
+        if place <= (self.stream.start_time or 0) or not self.media.seek(place, self.stream):
+            self.media.rewind(self.stream)
         decoder = self.stream.codec_context
         decoder.flush_buffers()
         expected: float | None = None

@@ -60,8 +60,7 @@ def _even_times(track: VideoTrack) -> range | None:
 def _read_times(track: VideoTrack) -> list[int]:
     number = track.media.container.streams.video.index(track.stream)
     track.media.select(track.stream)
-    track.media.seek(track.begin, track.stream)
-    track.media.is_fresh = False
+    track.media.rewind(track.stream)
     with track.media.errors():
         return AVProbeIndex(track.media.container, number).times()
 

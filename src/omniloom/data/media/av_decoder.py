@@ -114,12 +114,12 @@ class AVDecoder:
         track = VideoTrack(media, rotate=False, strict=False)
         place: Callable[[float], float] = track.ticks if video_unit == "seconds" else frame_time(track)
         ranges = [Range(place(first), place(last)) for first, last in video_clip_ranges]
+        ranges = [one for one in ranges if not math.isinf(one.first)]
         found = [pictures for pictures in track.read(ranges, size=video_out_frame_size) if pictures]
-        tick = track.seconds_a_tick
         stacked = [np.stack([picture.pixels for picture in pictures]) for pictures in found]
         return (
             [torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in stacked],
-            [(float(pictures[0].time * tick), float(pictures[-1].end * tick)) for pictures in found],
+            [(track.seconds(pictures[0].time), track.seconds(pictures[-1].end)) for pictures in found],
         )
 
     def get_audio_clips(

@@ -90,9 +90,7 @@ def _indexed_frames(media: Media, stream: Any) -> int | None:
 
 def _rewound(media: Media, stream: Any) -> None:
     media.select(stream)
-    if not media.is_fresh and not media.seek(stream.start_time or 0, stream):
-        media.seek(0, stream)
-    media.is_fresh = False
+    media.rewind(stream)
     if stream.codec_context is not None:
         stream.codec_context.flush_buffers()
 

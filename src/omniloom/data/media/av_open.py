@@ -25,6 +25,7 @@ MAX_PIXELS = 1 << 26
 
 _HEAD_BYTES = 16
 _BOX_LIMIT = 10_000
+FARTHEST = 1 << 62  # ticks
 _READ, _PASSED_OVER = 0, 48  # AVDISCARD_DEFAULT, AVDISCARD_ALL
 
 
@@ -149,13 +150,30 @@ class Media:
             wanted: Any = _READ if other.index == stream.index else _PASSED_OVER
             other.discard = wanted
 
-    def seek(self, timestamp: int, stream: Any) -> bool:
+    def seek(self, timestamp: float, stream: Any) -> bool:
         """Go to the last key frame at or before a time of a stream; false where the container cannot do that."""
+        self.is_fresh = False
         try:
-            self.container.seek(timestamp, stream=stream, backward=True)
+            self.container.seek(int(max(-FARTHEST, min(timestamp, FARTHEST))), stream=stream, backward=True)
         except load_av().error.FFmpegError:
             return False
         return True
+
+    def rewind(self, stream: Any) -> None:
+        """Go before the first packet of a stream; where nothing was read yet, that is where the container is.
+
+        Raises:
+            SampleError: ``not-seekable``.
+        """
+        if self.is_fresh:
+            self.is_fresh = False
+            return
+        begin = stream.start_time or 0
+        # Packets before time 0 prime a decoder, and the first one says what to leave out: it has to be among them.
+        for place in (begin - round(1 / stream.time_base), 0, begin):
+            if self.seek(place, stream):
+                return
+        raise SampleError("the container has no index and cannot be rewound", reason="not-seekable")
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -219,11 +237,6 @@ def opened(source: Any, *, patience_seconds: float = PATIENCE_SECONDS) -> Iterat
         return
     with Media(source, patience_seconds=patience_seconds) as media:
         yield media
-
-
-def not_seekable() -> SampleError:
-    """The refusal of a container that was read and cannot be read again."""
-    return SampleError("the container has no index and cannot be rewound", reason="not-seekable")
 
 
 def _open_source(source: Any) -> Any:

@@ -85,6 +85,10 @@ class VideoTrack:
         """Length of a tick."""
         return float(self.stream.time_base)
 
+    def seconds(self, ticks: float) -> float:
+        """Ticks in seconds, rounded once."""
+        return float(ticks * self.stream.time_base)
+
     def ticks(self, seconds: float) -> float:
         """A time in ticks. One up to half a millisecond before a frame is the frame's: containers round so much."""
         if math.isinf(seconds):
@@ -116,8 +120,7 @@ class VideoTrack:
         """Where the last frame ends, in ticks, by reading all packets; nothing is decoded."""
         if self._measured_end is None:
             self.media.select(self.stream)
-            self.media.seek(self.begin, self.stream)
-            self.media.is_fresh = False
+            self.media.rewind(self.stream)
             end, frames = float(self.begin), 0
             with self.media.errors():
                 for packet in self.media.container.demux(self.stream):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from omniloom.data.media.av_open import Media, load_av, not_seekable
+from omniloom.data.media.av_open import FARTHEST, Media, load_av
 from omniloom.errors import SampleError
 
 _STEPS_BACK_SECONDS = (0, 1, 4, 16, 64)
@@ -120,10 +120,9 @@ class Walk:
         """Packets from the last key frame that is shown at or before a time, else from the stream's first."""
         for back_seconds in (*_STEPS_BACK_SECONDS, math.inf):
             place = max(self._begin, target - back_seconds / self._stream.time_base)
-            if not self._media.seek(int(place), self._stream):
+            if place <= self._begin or not self._media.seek(place, self._stream):
                 place = self._begin
-                if not self._media.seek(self._begin, self._stream) and not self._media.is_fresh:
-                    raise not_seekable()
+                self._media.rewind(self._stream)
             self._decoder.flush_buffers()
             self._forget()
             packets = self._packets()
@@ -139,7 +138,6 @@ class Walk:
                 )
 
     def _packets(self) -> Iterator[Any]:
-        self._media.is_fresh = False
         with self._media.errors():
             for packet in self._media.container.demux(self._stream):
                 self._media.file.check()
@@ -224,7 +222,7 @@ class Walk:
         if self._open == len(self._ranges):
             return True
         index = self._stream.index_entries
-        place = index.search_timestamp(int(self._ranges[self._open].latest), backward=True)
+        place = index.search_timestamp(int(min(self._ranges[self._open].latest, FARTHEST)), backward=True)
         return bool(place >= 0 and index[place].timestamp > self._newest)
 
     def _may_drop(self, key_time: int) -> bool:
@@ -293,9 +291,7 @@ def decode_all(media: Media, stream: Any, *, begin: int) -> Generator[tuple[floa
     Damaged packets are passed over.
     """
     media.select(stream)
-    if not media.seek(begin, stream) and not media.is_fresh:
-        raise not_seekable()
-    media.is_fresh = False
+    media.rewind(stream)
     decoder = stream.codec_context
     decoder.flush_buffers()
     frame_ticks = float(1 / ((stream.average_rate or 25) * stream.time_base))

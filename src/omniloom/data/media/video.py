@@ -130,7 +130,7 @@ class VideoReader:
     @property
     def span_seconds(self) -> tuple[float, float]:
         """When the first frame begins and the last one ends; from the header where that says it."""
-        return self._track.begin * self._track.seconds_a_tick, self._track.end() * self._track.seconds_a_tick
+        return self._track.seconds(self._track.begin), self._track.seconds(self._track.end())
 
     def info(self) -> VideoInfo:
         """What the video is; its first frame is decoded for that."""
@@ -306,11 +306,11 @@ class VideoReader:
         return [float(time) for time in np.linspace(begin + half, end - half, count)]
 
     def _frames(self, pictures: Sequence[Picture]) -> Frames:
-        tick = self._track.seconds_a_tick
+        seconds = self._track.seconds
         return Frames(
             np.stack([picture.pixels for picture in pictures]),
-            np.array([picture.time * tick for picture in pictures]),
-            np.array([picture.end * tick for picture in pictures]),
+            np.array([seconds(picture.time) for picture in pictures]),
+            np.array([seconds(picture.end) for picture in pictures]),
         )
 
 
