@@ -1,4 +1,4 @@
-"""Ids of chat templates against those who wrote them: mistral-common, transformers, and whole strings in real tokenizers.
+"""Ids of chat templates against those who wrote them: mistral-common, transformers, whole strings in real tokenizers.
 
 Tokenizers that are not in the project's own dependencies are used where they are installed.
 """
@@ -151,7 +151,8 @@ def _qwen() -> TiktokenTokenizer:
 
     file = Path(spec.submodule_search_locations[0]) / "resources" / "qwen.tiktoken"
     ranks = {base64.b64decode(a): int(b) for a, b in (line.split() for line in file.read_text().splitlines())}
-    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    pattern = words + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     special = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
     encoding = tiktoken.Encoding("qwen", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
     return TiktokenTokenizer(encoding, special_tokens=special, eos_token="<|im_end|>", pad_token="<|endoftext|>")
@@ -173,7 +174,7 @@ def test_qwen_is_the_whole_string_and_masks_three_tokens_before_answers(name: st
 # Templates of the forms that models come with, each written anew: texts kept, trimmed, pairs only, a system of its own.
 JINJA: dict[str, str] = {
     "chatml": (
-        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
     ),
     "trimming": (

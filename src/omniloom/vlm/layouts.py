@@ -104,10 +104,11 @@ class AnyResolution:
     """The image fitted into the best of several canvases, which are cut into tiles; a copy of it whole comes first.
 
     Attributes:
-        canvases: (columns, rows) of tiles of each canvas, in order.
+        canvases: (columns, rows) of tiles of each canvas, in order: of two that suit an image equally, the first is
+            taken. The order is that of transformers, whose pairs are (height, width).
     """
 
-    canvases: tuple[Grid, ...] = ((1, 2), (2, 1), (2, 2), (3, 1), (1, 3))
+    canvases: tuple[Grid, ...] = ((2, 1), (1, 2), (2, 2), (1, 3), (3, 1))
 
     def plan(self, size: Size, *, tile_pixels: int, max_tiles: int | None = None) -> TilePlan:
         """The tiles of the best canvas and one more."""

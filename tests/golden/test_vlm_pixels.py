@@ -1,0 +1,132 @@
+"""Pixels of the layouts against the processors of transformers, on photographs and on noise: within one level."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from omniloom.vlm.image_processor import ImageProcessor
+from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash
+
+pytest.importorskip("transformers", reason="transformers' processors are the oracle")
+CLIP = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}
+SIZES = [(64, 48), (300, 500), (1000, 333), (335, 337), (336, 336), (33, 700)]
+
+
+def _clip() -> Any:
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil  # noqa: PLC0415
+
+    return CLIPImageProcessorPil(**CLIP)
+
+
+def _siglip() -> Any:
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil  # noqa: PLC0415
+
+    return SiglipImageProcessorPil(size={"height": 384, "width": 384}, resample=3)
+
+
+def _llava() -> Any:
+    from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil  # noqa: PLC0415
+
+    return LlavaImageProcessorPil(do_pad=True, **CLIP)
+
+
+def _llava_next() -> Any:
+    from transformers.models.llava_next.image_processing_pil_llava_next import (  # noqa: PLC0415
+        LlavaNextImageProcessorPil,
+    )
+
+    return LlavaNextImageProcessorPil(**CLIP)
+
+
+def _internvl() -> Any:
+    from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil  # noqa: PLC0415
+
+    half = [0.5, 0.5, 0.5]
+    return GotOcr2ImageProcessorPil(
+        size={"height": 448, "width": 448},
+        crop_to_patches=True,
+        min_patches=1,
+        max_patches=6,
+        image_mean=half,
+        image_std=half,
+        resample=3,
+    )
+
+
+ROWS = [
+    pytest.param(_clip, "clip", CentreCrop(), 336, id="clip"),
+    pytest.param(_siglip, "siglip", Squash(), 384, id="siglip"),
+    pytest.param(_llava, "clip", PadToSquare(), 336, id="llava-1.5"),
+    pytest.param(_llava_next, "clip", AnyResolution(), 336, id="llava-next"),
+    pytest.param(_internvl, "siglip", DynamicTiles(max_tiles=6), 448, id="internvl"),
+]
+
+
+def _images() -> list[Image.Image]:
+    noise = np.random.default_rng(0)
+    made = [Image.fromarray(noise.integers(0, 256, (height, width, 3), dtype=np.uint8)) for width, height in SIZES]
+    photos = Path(__file__).resolve().parents[2] / "../shared/data/photos"
+    return made + [Image.open(path).convert("RGB") for path in sorted(photos.rglob("*.jp*g"))[:2]]
+
+
+@pytest.mark.parametrize(("reference", "tower", "layout", "side"), ROWS)
+def test_pixels_are_the_reference_processors(
+    reference: Callable[[], Any], tower: str, layout: Layout, side: int
+) -> None:
+    processor = ImageProcessor(tile_pixels=side, tile_tokens=1, tower=tower, layout=layout)
+    theirs = reference()
+    deviation = np.asarray(processor.statistics.deviation)[:, None, None]
+    for image in _images():
+        expected = np.asarray(theirs(image, return_tensors="np")["pixel_values"])
+        expected = expected.reshape(-1, 3, side, side)
+        plan = processor.plan(image)
+        found = processor.pixels(image, plan)
+        assert found.shape == expected.shape, image.size
+        assert found.dtype == np.float32
+        assert len(found) == plan.tiles
+        levels = np.abs((found - expected) * deviation * 255).max()
+        assert levels <= 1, f"{levels} levels at {image.size}"
+
+
+def test_an_image_is_the_same_from_bytes_arrays_and_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    image = _images()[1]
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    array = np.asarray(image)
+    processor = ImageProcessor(tile_pixels=56, tile_tokens=16, layout=DynamicTiles(max_tiles=4))
+    forms = [
+        stream.getvalue(),
+        image,
+        array,
+        torch.from_numpy(array.copy()).permute(2, 0, 1),
+        torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255,
+    ]
+    made = [processor.pixels(form, processor.plan(form)) for form in forms]
+    assert all(np.array_equal(made[0], other) for other in made[1:])
+
+
+def test_palette_and_transparency_do_not_disturb() -> None:
+    """Megatron resizes palette images by nearest neighbour and shows the colour behind full transparency."""
+    plain = Image.linear_gradient("L").convert("RGB")
+    palette = plain.convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
+    see_through = Image.new("RGBA", (40, 40), (255, 0, 255, 0))
+    processor = ImageProcessor(tile_pixels=32, tile_tokens=1, tower="none")
+    as_palette = processor.pixels(palette, processor.plan(palette))
+    assert np.abs(as_palette - processor.pixels(plain, processor.plan(plain))).max() <= 2 / 255
+    assert processor.pixels(see_through, processor.plan(see_through)).min() >= 0.999
+
+
+def test_fewer_tiles_where_they_would_not_fit() -> None:
+    processor = ImageProcessor(tile_pixels=448, tile_tokens=256, layout=DynamicTiles(max_tiles=12))
+    images = [Image.new("RGB", (640, 480))]
+    tiles = [processor.plan_within(images, max_tokens=budget)[0].tiles for budget in (4000, 3000, 1600, 700, 100)]
+    # 4:3 of at most 12 tiles is (4, 3), of 8 and 6 (3, 2), each with a thumbnail; of 4 and fewer (1, 1)
+    assert tiles == [13, 7, 1, 1, 1]
