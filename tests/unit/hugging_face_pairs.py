@@ -71,13 +71,13 @@ def load_ours(config: Config, table: Table, theirs: Mapping[str, Tensor]) -> Any
     return module.eval()
 
 
-def ours_beside(model: Any, folder: Path) -> tuple[Config, Any]:
+def ours_beside(model: Any, folder: Path, *, form: str = "llava") -> tuple[Config, Any]:
     """Save their model, read it with our families, and check that the weights come back bit by bit."""
     model.save_pretrained(folder)
     config = read_config_file(folder)
     disk = saved_tensors(folder)
     for theirs in (disk, model.state_dict()):
-        table = fitting_table(tables_of(config), theirs)
+        table = fitting_table(tables_of(config, form=form), theirs)
         module = load_ours(config, table, theirs)
         back = to_theirs(table, state_of(module))
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in back.items())
