@@ -67,7 +67,7 @@ def test_laps_of_a_fraction_hold_as_many_rows_and_no_row_twice(
     epochs, rest = divmod(whole, rows)
     if together == 1 or passes % 2:  # whole epochs are whole, and what is left lies in the one after them
         assert Counter(epoch for epoch, _ in seen) == Counter(
-            {epoch: rows for epoch in range(epochs)} | ({epochs: rest} if rest else {})
+            dict.fromkeys(range(epochs), rows) | ({epochs: rest} if rest else {})
         )
 
 

@@ -148,7 +148,8 @@ class MovingStream(PlanStream):
             position = sum(self._told.get("told_tokens", {}).values()) * self._lane.count
         else:
             position = sum(self._cursors.values()) * self._lane.count
-        weights = [plan.leaves[i].weight_at(position) for i in self._blended]
+        totals: dict[int, float] = {}
+        weights = [plan.leaves[i].weight_at(position, totals) for i in self._blended]
         total = sum(weights)
         shares = [weight / total if total else 1 / len(names) for weight in weights]
         self._shares = dict(zip(names, shares, strict=True))

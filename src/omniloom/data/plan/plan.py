@@ -46,11 +46,11 @@ class Leaf:
     shares: tuple[tuple[Share, ...], ...] = ()
     mean_tokens: float | None = None
 
-    def weight_at(self, position: float) -> float:
-        """Its weight when the job has drawn so many samples (or tokens)."""
+    def weight_at(self, position: float, totals: dict[int, float]) -> float:
+        """Its weight when the job has drawn so many samples (or tokens); ``totals`` as for `Share.at`."""
         if not self.shares:
             return self.weight
-        return self.weight * sum(prod(share.at(position) for share in way) for way in self.shares)
+        return self.weight * sum(prod(share.at(position, totals) for share in way) for way in self.shares)
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,18 @@ class Share:
     part: Curve
     neighbours: tuple[Curve, ...]
 
-    def at(self, position: float) -> float:
-        """The share at a position, from 0 to 1; 0 where all weights are 0."""
-        total = sum(curve.at(position) for curve in self.neighbours)
+    def at(self, position: float, totals: dict[int, float] | None = None) -> float:
+        """The share at a position, from 0 to 1; 0 where all weights are 0.
+
+        Args:
+            position: samples or tokens that the job has drawn.
+            totals: sums of neighbours' weights at this position that were worked out before, by their identity; those
+                that are missing are added. A hundred neighbours then cost a hundred curves, not ten thousand.
+        """
+        totals = {} if totals is None else totals
+        total = totals.get(id(self.neighbours))
+        if total is None:
+            total = totals[id(self.neighbours)] = sum(curve.at(position) for curve in self.neighbours)
         return self.part.at(position) / total if total else 0.0
 
     @property
