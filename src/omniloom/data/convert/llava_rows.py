@@ -19,6 +19,8 @@ from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.line_index import find_lines, line_index_path, records_in_index
 from omniloom.errors import DatasetError, SkipSample
 
+_AFTER_ENTRY = b",] \t\r\n\0"
+
 
 class LlavaRows:
     """The entries of a LLaVA JSON or JSONL file, each with the images it names.
@@ -63,7 +65,7 @@ class LlavaRows:
         """The parts of an entry. Raises SampleError with the reasons of a conversion."""
         if not 0 <= row < self._rows:
             raise IndexError(f"{self!r}: there is no row {row:,}; it has {self._rows:,} rows")
-        value = parse_strict_json(self._lines.read(row).rstrip(b", \t\r\n\0"))
+        value = parse_strict_json(self._lines.read(row).rstrip(_AFTER_ENTRY))
         entry = read_llava_entry(value, position=row)
         key = safe_key(entry.identifier).key
         pictures = name_pictures([read_picture(self._source, name) for name in entry.images])

@@ -44,7 +44,7 @@ def files_of_part(source: Source, *, split_part: str, split_config: str) -> list
         DatasetError: there is no such part, or a file is missing.
         ConfigError: the split file is malformed.
     """
-    if not source.is_folder:
+    if not source.has_sidecar:
         return [RowFile(Path(source.path).name, source.path, 0)]
     if _has_split_file(source, split_config):
         return _files_of_split_file(source, split_part, split_config)

@@ -39,8 +39,8 @@ class Source:
     Attributes:
         kind: what it is.
         path: where it is: a file, or a folder.
-        root: the folder that names in it are relative to, and whose ``.nv-meta`` describes it; for a file its own
-            folder, whose ``.nv-meta`` does not.
+        root: the folder that names in it are relative to.
+        has_sidecar: whether the ``.nv-meta`` of ``root`` describes it: not that of a single file, which is named alone.
         files: pattern of its files below ``root``; ``None``: those with the ending of its kind.
         images: folder of images, for LLaVA JSON.
     """
@@ -48,13 +48,9 @@ class Source:
     kind: SourceKind
     path: str
     root: str
+    has_sidecar: bool = True
     files: str | None = None
     images: str | None = None
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder that may have a ``.nv-meta``."""
-        return self.path == self.root
 
 
 def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML) -> Source:
@@ -68,6 +64,8 @@ def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML
         DatasetError: there is nothing, or nothing that could be read as samples; says what to do.
         ConfigError: a declaration that is malformed.
     """
+    if "://" in os.fspath(path):
+        raise DatasetError(f"{os.fspath(path)}: sources by URL are not read yet. Copy it to a disk, or mount it.")
     absolute = os.fspath(Path(path).absolute())
     if not Path(absolute).is_dir():
         kind = ENDINGS.get(Path(absolute).suffix)
@@ -79,7 +77,7 @@ def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML
                 f"{', '.join(ENDINGS)}. A folder of shards is named by its folder."
             )
         folder = os.fspath(Path(absolute).parent)
-        return Source(kind=kind, path=absolute, root=folder, images=folder)
+        return Source(kind=kind, path=absolute, root=folder, has_sidecar=False, images=folder)
     if is_prepared(absolute):
         return Source(kind="webdataset", path=absolute, root=absolute)
     return _declared(absolute, config_name) or Source(kind=_folder_kind(absolute), path=absolute, root=absolute)

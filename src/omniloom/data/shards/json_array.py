@@ -1,7 +1,7 @@
 """Where the objects of one big JSON list lie, found without parsing them, in memory that does not grow with the file.
 
 The result has the form of a line index (see `line_index`): entry i lies from offset i to offset i + 1, with the comma
-and the blanks that follow it; the last number is the byte of the closing bracket.
+and the blanks that follow it; the last number is the size of the file, so that the last entry has the bracket behind it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Finder:
         after = self._blanks(position + 1)
         if after < len(self._text):
             raise self._error(after, "the end of the file after the list")
-        offsets.append(position)
+        offsets.append(len(self._text))
         return offsets
 
     def _check_between(self, end: int, begin: int, *, first: bool) -> None:

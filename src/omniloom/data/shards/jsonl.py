@@ -48,15 +48,14 @@ class LineFile:
         return {**self.__dict__, "_data": None, "_index": None}
 
     def span(self, record: int) -> tuple[int, int]:
-        """First byte of a record and the byte after its last. The first record begins at 0, as Energon reads it."""
+        """First byte of a record and the byte after its last."""
         if self._offsets is not None:
-            return (self._offsets[record] if record else 0), self._offsets[record + 1]
+            return self._offsets[record], self._offsets[record + 1]
         index = self._index or self._open()[1]
         if index is None:
             raise StorageError(f"{line_index_path(self.path)}: is gone")
         path = line_index_path(self.path)
-        start, stop = unpack_pair(read_at(index.descriptor, 2 * ENTRY_BYTES, record * ENTRY_BYTES, path=path), path)
-        return (start if record else 0), stop
+        return unpack_pair(read_at(index.descriptor, 2 * ENTRY_BYTES, record * ENTRY_BYTES, path=path), path)
 
     def read(self, record: int) -> bytes:
         """The bytes of a record, with the line break after it.

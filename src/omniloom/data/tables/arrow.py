@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ def map_arrow(path: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         ) from error
 
 
-def open_arrow_rows(files: Sequence[RowFile], *, root: str, wanted: frozenset[str] | None = None) -> TableRows:
+def open_arrow_rows(files: Sequence[RowFile], *, root: str, wanted: Container[str] | None = None) -> TableRows:
     """The rows of Arrow files, which are mapped once for their counts and columns.
 
     Args:

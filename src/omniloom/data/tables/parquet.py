@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +122,7 @@ def open_parquet(path: str) -> pq.ParquetFile:
         ) from error
 
 
-def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: frozenset[str] | None = None) -> TableRows:
+def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[str] | None = None) -> TableRows:
     """The rows of Parquet files, whose footers are read for their counts and columns.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Protocol
 
 from omniloom.data.sample import RawSample
@@ -94,6 +94,6 @@ def check_rows(file: RowFile, rows: int) -> None:
         )
 
 
-def chosen(kinds: Mapping[str, ColumnKind], wanted: frozenset[str] | None) -> dict[str, ColumnKind]:
+def chosen(kinds: Mapping[str, ColumnKind], wanted: Container[str] | None) -> dict[str, ColumnKind]:
     """The columns that are read."""
     return {name: kind for name, kind in kinds.items() if wanted is None or name in wanted}
