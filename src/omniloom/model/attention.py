@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,6 +21,7 @@ from omniloom.model.documents import Documents
 _HALF = {torch.float16, torch.bfloat16}
 
 
+@runtime_checkable
 class Attend(Protocol):
     """What the tokens of a forward may see; given to every layer, so that layers know nothing of packing or caches.
 
