@@ -103,6 +103,16 @@ class Deal(NamedTuple):
         distance = (lane - self.start_lane) % self.lanes
         return epochs * base + (epochs * left + self.lanes - 1 - distance) // self.lanes
 
+    def dealt_within(self, lane: int, epoch: int, rows: int) -> int:
+        """Rows that a lane has of the first ``rows`` of an epoch, were they given out in turn; never more than its own.
+
+        The turn begins where the epoch's odd rows do.
+        """
+        base, left = divmod(self.rows, self.lanes)
+        turns = min(rows // self.lanes, base)
+        first = (self.start_lane + epoch * left) % self.lanes
+        return turns + ((lane - first) % self.lanes < rows - turns * self.lanes)
+
     def locate(self, lane: int, drawn: int) -> tuple[int, int]:
         """Epoch and offset within the lane's section of the row that comes after ``drawn`` rows."""
         # dealt(lane, e) is within one of e * rows / lanes, which leaves few epochs to look at.

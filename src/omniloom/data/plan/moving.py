@@ -27,6 +27,9 @@ OWED_SCALE = 1_024
 
 _TOLD = ("told_draws", "told_tokens")
 
+LEAST_SHARE = 1e-12
+"""Below this a share is none."""
+
 PRIOR_DRAWS = 64
 """Draws that a mean length which is given beforehand counts for."""
 
@@ -43,7 +46,7 @@ def block_counts(draws: int, *, shares: Sequence[float], means: Sequence[float],
     Returns:
         counts with the sum ``draws``; a leaf that had too much gets none.
     """
-    alive = [i for i, share in enumerate(shares) if share > 0]
+    alive = [i for i, share in enumerate(shares) if share > LEAST_SHARE]
     wanted = [0.0] * len(shares)
     while True:
         # The block's length in units, so that shares and debts come to just so many draws.

@@ -160,8 +160,7 @@ class Plan:
             return None
         deal = self.order(index, lane.count).deal
         epochs, rest = divmod(int(leaf.rows * leaf.passes * (lane.lap + 1)), deal.rows)
-        start, stop = deal.section(lane.index, epochs)
-        return deal.dealt(lane.index, epochs) + stop * rest // deal.rows - start * rest // deal.rows
+        return deal.dealt(lane.index, epochs) + deal.dealt_within(lane.index, epochs, rest)
 
     def start_cursors(self, lane: Lane) -> dict[str, int]:
         """Rows that the leaves that end had given to a lane in the laps before this one."""
