@@ -32,7 +32,9 @@ class DecoderRun(DecoderSizes, Protocol):
     def window(self) -> int | None: ...  # noqa: D102
 
 
-def write_args(config: DecoderRun, *, dtype: torch.dtype, tensor_parallel_size: int, te: bool) -> argparse.Namespace:
+def write_args(
+    config: DecoderRun, *, dtype: torch.dtype, tensor_parallel_size: int, te: bool, divisible_by: int = DIVISIBLE_BY
+) -> argparse.Namespace:
     """What Megatron would have been run with for this language model.
 
     Args:
@@ -40,6 +42,7 @@ def write_args(config: DecoderRun, *, dtype: torch.dtype, tensor_parallel_size: 
         dtype: of its weights.
         tensor_parallel_size: ranks, which decide how far the vocabulary is padded.
         te: whether norms have Transformer Engine's names.
+        divisible_by: Megatron's ``--make-vocab-size-divisible-by``.
     """
     rope = config.rope
     args = argparse.Namespace(
@@ -53,10 +56,10 @@ def write_args(config: DecoderRun, *, dtype: torch.dtype, tensor_parallel_size: 
         max_position_embeddings=config.max_positions,
         seq_length=config.max_positions,
         padded_vocab_size=padded_vocabulary(
-            config.vocab_size, tensor_parallel_size=tensor_parallel_size, divisible_by=DIVISIBLE_BY
+            config.vocab_size, tensor_parallel_size=tensor_parallel_size, divisible_by=divisible_by
         ),
         vocab_size=config.vocab_size,
-        make_vocab_size_divisible_by=DIVISIBLE_BY,
+        make_vocab_size_divisible_by=divisible_by,
         position_embedding_type="rope",
         rotary_base=int(rope.theta),
         rotary_percent=1.0,

@@ -37,7 +37,9 @@ def iteration_folder(path: Path) -> Path:
     Raises:
         WeightsError: there is none, or there are several and no tracker.
     """
-    if _ITERATION.match(path.name) or any(_RANK.match(inner.name) for inner in path.iterdir() if inner.is_dir()):
+    if _ITERATION.match(path.name) or (path / ".metadata").is_file():
+        return path
+    if any(_RANK.match(inner.name) for inner in path.iterdir() if inner.is_dir()):
         return path
     tracker = path / TRACKER
     if tracker.is_file():

@@ -6,8 +6,9 @@ import argparse
 import copy
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from omniloom.errors import WeightsError
 from omniloom.weights.filling import Plan
@@ -22,7 +23,8 @@ ITERATION = 1
 _LINEARS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
 
 
-class Parallelism(NamedTuple):
+@dataclass(frozen=True)
+class Parallelism:
     """How many ways a checkpoint is cut.
 
     Attributes:

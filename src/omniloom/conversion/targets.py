@@ -1,0 +1,246 @@
+"""Plans a model in the form in which it is wanted; nothing is written before the whole plan stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from omniloom.conversion import config_json
+from omniloom.conversion.llava_export import companions_of_llava, with_vocabulary_for_images
+from omniloom.conversion.megatron_parts import table_to_write
+from omniloom.conversion.published import LEFTOVER, SIDECAR, Published, common_dtype, with_fresh_values
+from omniloom.errors import WeightsError
+from omniloom.model.config import DecoderConfig, LlavaConfig
+from omniloom.model.families import tables_of, write_config
+from omniloom.model.families.family import Config
+from omniloom.weights.filling import Plan
+from omniloom.weights.hf_folder import SHARD_BYTES, plan_safetensors
+from omniloom.weights.megatron_args import DIVISIBLE_BY, write_args
+from omniloom.weights.megatron_dist_write import plan_megatron_dist
+from omniloom.weights.megatron_write import Parallelism, plan_megatron
+from omniloom.weights.safetensors_file import lay_out_safetensors
+from omniloom.weights.source import Cast, Renamed, Source
+from omniloom.weights.view import TheirsView
+
+To = Literal["omniloom", "hf", "megatron", "megatron-dist"]
+DTYPES: Mapping[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "bfloat16": torch.bfloat16,
+    "fp16": torch.float16,
+    "float16": torch.float16,
+}
+_MEGATRON_TOWERS = {"internvl_vision": "internvit300M"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What form is wanted.
+
+    Attributes:
+        to: the form.
+        dtype: of all floating-point tensors; ``None`` leaves each as it is.
+        parallelism: how Megatron's checkpoint is cut.
+        transformer_engine: whether Megatron's checkpoint has TE's names of norms.
+        divisible_by: Megatron's ``--make-vocab-size-divisible-by``.
+        shard_bytes: size that a safetensors file does not exceed unless one tensor does.
+        seed: of values that start anew.
+        leave_fresh_out: leave what starts anew out of Megatron's checkpoint, which then is loaded with
+            ``--allow-missing-vision-projection-checkpoint``.
+    """
+
+    to: To
+    dtype: torch.dtype | None = None
+    parallelism: Parallelism = Parallelism()
+    transformer_engine: bool = True
+    divisible_by: int = DIVISIBLE_BY
+    shard_bytes: int = SHARD_BYTES
+    seed: int = 0
+    leave_fresh_out: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """A folder that can be filled.
+
+    Attributes:
+        plan: its files.
+        source: the tensors that the plan names.
+        notes: what the user should know, one sentence each.
+    """
+
+    plan: Plan
+    source: Source
+    notes: tuple[str, ...] = ()
+
+
+def plan_target(published: Published, wanted: Wanted) -> Target:
+    """Plan a model in another form.
+
+    Raises:
+        WeightsError: the form has no place for a tensor, or ranks do not divide one; all are listed.
+        ConfigError: the form has no word for part of the config; all obstacles are listed.
+    """
+    left_out = published.fresh if wanted.leave_fresh_out and wanted.to.startswith("megatron") else ()
+    source = published.source if left_out else with_fresh_values(published, seed=wanted.seed)
+    if wanted.dtype is not None:
+        source = Cast(source, wanted.dtype)
+    notes = [_told(published.fresh, "left out, to start anew in Megatron" if left_out else "starts anew")]
+    notes.append(_told(published.neutral, "does nothing: the form it came in has no such norm"))
+    if wanted.to == "omniloom":
+        target = _omniloom(published, source, wanted)
+    elif wanted.to == "hf":
+        target = _hf(published, source, wanted)
+    else:
+        target = _megatron(published, source, wanted, left_out)
+    return replace(target, notes=tuple(note for note in (*notes, *target.notes) if note))
+
+
+def _omniloom(published: Published, source: Source, wanted: Wanted) -> Target:
+    small: dict[str, bytes | Path] = {**published.companions, config_json.FILE: _json_of(published.config)}
+    return Target(plan_safetensors(source, small=small, shard_bytes=wanted.shard_bytes), source)
+
+
+def _hf(published: Published, source: Source, wanted: Wanted) -> Target:
+    config, companions = published.config, dict(published.companions)
+    notes: list[str] = []
+    written: dict[str, bytes | Path] = dict(companions)
+    if isinstance(config, LlavaConfig):
+        given = write_config(config)  # refuses what cannot be said, before anything else is looked at
+        config, source, note = with_vocabulary_for_images(config, source)
+        given = write_config(config)
+        extra, told = companions_of_llava(config, companions)
+        written |= extra
+        notes += [note, *told]
+    else:
+        given = write_config(config)
+    told_dtype = str(common_dtype(source)).removeprefix("torch.")
+    given = _with_dtype(given, told_dtype)
+    theirs = TheirsView(source, tables_of(config)[0])
+    written["config.json"] = (json.dumps(given, indent=2) + "\n").encode()
+    plan = plan_safetensors(theirs, small=written, shard_bytes=wanted.shard_bytes)
+    notes += [f"{name} has no place in this form and is left out" for name in theirs.unplaced]
+    return Target(plan, theirs, tuple(note for note in notes if note))
+
+
+def _megatron(published: Published, source: Source, wanted: Wanted, left_out: tuple[str, ...]) -> Target:
+    config = published.config
+    table = table_to_write(
+        config,
+        norms="te" if wanted.transformer_engine else "local",
+        tensor_parallel_size=wanted.parallelism.tensor,
+        divisible_by=wanted.divisible_by,
+    )
+    if left_out:
+        table = replace(table, rows=tuple(row for row in table.rows if not set(row.our_names) & set(left_out)))
+    theirs = TheirsView(source, table)
+    small: dict[str, bytes | Path] = {f"{SIDECAR}/{config_json.FILE}": _json_of(config)}
+    small |= {f"{SIDECAR}/{name}": path for name, path in published.companions.items()}
+    if theirs.unplaced:
+        small[f"{SIDECAR}/{LEFTOVER}"] = _leftover(source, theirs.unplaced)
+    notes = [f"{name} has no place in Megatron and is kept in {SIDECAR}/{LEFTOVER}" for name in theirs.unplaced]
+    notes += list(_told_about_features(config))
+    language = _language_of(config)
+    args = None
+    if language is not None:
+        dtype = common_dtype(source)
+        args = write_args(
+            language,
+            dtype=dtype,
+            tensor_parallel_size=wanted.parallelism.tensor,
+            te=wanted.transformer_engine,
+            divisible_by=wanted.divisible_by,
+        )
+        vars(args).update(_vision_args(config))
+    if wanted.to == "megatron-dist":
+        return Target(plan_megatron_dist(theirs, args=args, small=small), theirs, tuple(notes))
+    plan = plan_megatron(
+        theirs,
+        wanted.parallelism,
+        args=args,
+        tied=language is not None and language.tied_head,
+        transformer_engine=wanted.transformer_engine,
+        small=small,
+    )
+    return Target(plan, theirs, tuple(notes))
+
+
+def expressible(config: Config) -> dict[str, str]:
+    """For each form, why a model cannot be written in it; empty where it can."""
+    reasons = {"omniloom": ""}
+    try:
+        write_config(config)
+        reasons["hf"] = ""
+    except ValueError as error:
+        reasons["hf"] = str(error)
+    try:
+        table_to_write(config, norms="te", tensor_parallel_size=1, divisible_by=DIVISIBLE_BY)
+        reasons["megatron"] = ""
+    except WeightsError as error:
+        reasons["megatron"] = str(error)
+    return reasons
+
+
+def _json_of(config: Config) -> bytes:
+    return config_json.config_to_json(config)
+
+
+def _with_dtype(given: dict[str, Any], dtype: str) -> dict[str, Any]:
+    # Both spellings: transformers 5 writes `dtype`, everything older and vLLM read `torch_dtype`.
+    return {**given, "torch_dtype": dtype, "dtype": dtype}
+
+
+def _language_of(config: Config) -> DecoderConfig | None:
+    if isinstance(config, LlavaConfig):
+        return config.language
+    return config if isinstance(config, DecoderConfig) else None
+
+
+def _vision_args(config: Config) -> dict[str, Any]:
+    if not isinstance(config, LlavaConfig):
+        return {}
+    vision = config.vision
+    return {
+        "vision_model_type": _MEGATRON_TOWERS.get(vision.family, vision.family),
+        "img_h": vision.image_size,
+        "img_w": vision.image_size,
+        "patch_dim": vision.patch_size,
+        "disable_vision_class_token": not config.keep_class_token,
+        "pixel_shuffle": config.projector.reduction == "pixel_shuffle",
+    }
+
+
+def _told_about_features(config: Config) -> tuple[str, ...]:
+    if not isinstance(config, LlavaConfig) or config.feature_layers in {(-1,), (config.vision.num_layers,)}:
+        return ()
+    return (
+        f"Megatron takes the tower's last layer; this model takes {config.feature_layers}. Its weights are written as "
+        "they are, but Megatron computes other features from them.",
+    )
+
+
+def _leftover(source: Source, names: tuple[str, ...]) -> bytes:
+    """A small safetensors file in memory."""
+    chosen = Renamed(source, {name: name for name in names})
+    layout = lay_out_safetensors(LEFTOVER, chosen.tensors, metadata={"format": "pt"})
+    content = bytearray(layout.size_bytes)
+    for offset, data in layout.opening:
+        content[offset : offset + len(data)] = data
+    for name, extent in layout.extents.items():
+        numbers = chosen.read(name).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        content[extent.offset : extent.offset + extent.size_bytes] = numbers
+    return bytes(content)
+
+
+def _told(names: tuple[str, ...], what: str) -> str:
+    if not names:
+        return ""
+    owners = sorted({name.split(".")[0] for name in names})
+    shown = ", ".join(names) if len(names) <= 4 else f"{len(names)} tensors of {', '.join(owners)}"
+    return f"{shown}: {what}"
