@@ -14,7 +14,7 @@ from omniloom._version import __version__
 _MODULES = {
     "omniloom.errors": (
         "OmniloomError ConfigError StorageError DatasetError ShardError SampleError FatalSampleError StateError "
-        "WorkerError SkipSample"
+        "WorkerError SkipSample IgnoreSample"
     ),
     "omniloom.data.sample": "SampleKey SourceInfo Span",
     "omniloom.data.kinds": (
@@ -22,11 +22,18 @@ _MODULES = {
         "MultiChoiceVQASample OCRSample SimilarityInterleavedSample TextSample VidQASample VQASample VQAOCRSample "
         "CrudeSample Batch"
     ),
-    "omniloom.data.collate": "batch_list batch_stack batch_pad_stack concat_pad generic_batch",
+    "omniloom.data.collate": (
+        "batch_list batch_stack batch_pad_stack concat_pad generic_batch generic_concat homogeneous_concat_mix"
+    ),
     "omniloom.data.media.decoder": "SampleDecoder",
     "omniloom.data.media.image": "decode_image image_size resize_image",
     "omniloom.data.pipeline.faults": "FaultPolicy",
-    "omniloom.data.task": "TaskEncoder DefaultTaskEncoder",
+    "omniloom.data.task": "TaskEncoder DefaultTaskEncoder AugmentTaskEncoder",
+    "omniloom.data.cook": "Cooker cooker basic_sample_keys",
+    "omniloom.data.stateless": "stateless get_stateless get_failure_tolerance",
+    "omniloom.data.pipeline.best_fit": "BestFitPacker",
+    "omniloom.data.pipeline.selection": "Selection",
+    "omniloom.data.pipeline.buckets": "LengthBuckets AspectBuckets",
     "omniloom.data.loader.config": "WorkerConfig",
     "omniloom.data.loader.dataset": "Dataset",
     "omniloom.data.loader.loader": "Loader",

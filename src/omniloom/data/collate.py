@@ -80,6 +80,27 @@ def generic_batch(batch: list[Any]) -> Any:
     return batch_list(batch)
 
 
+def generic_concat(batch: list[Any]) -> Any:
+    """As `generic_batch`, but arrays and tensors are concatenated along their first dimension: what batches become."""
+    first = batch[0]
+    if hasattr(first, "dtype") and hasattr(first, "shape"):
+        return concat_pad(batch)
+    names = fields_of(first)
+    if names is None:
+        return batch_list(batch)
+    if isinstance(first, dict):
+        return {key: generic_concat([value[key] for value in batch]) for key in names}
+    return type(first)(**{name: generic_concat([getattr(value, name) for value in batch]) for name in names})
+
+
+def homogeneous_concat_mix(samples: list[Any]) -> Any:
+    """`generic_concat` of batches of one type. Raises DatasetError where their types differ."""
+    kinds = {type(sample).__name__ for sample in samples}
+    if len(kinds) > 1:
+        raise DatasetError(f"batches of one type expected; {', '.join(sorted(kinds))} found")
+    return generic_concat(samples)
+
+
 def fields_of(value: Any) -> list[str] | None:
     """Names of the fields of a dict, dataclass or namedtuple; ``None`` of anything else."""
     if isinstance(value, dict):

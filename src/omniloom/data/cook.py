@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from omniloom.data.kinds import BASE_FIELDS
 from omniloom.data.sample import SourceInfo
-from omniloom.data.side.store import FileStore
 from omniloom.errors import ConfigError
 
 T_sample = TypeVar("T_sample")
@@ -81,37 +80,6 @@ def basic_sample_keys(
     if additional_source_info:
         fields["__sources__"] = (*(fields.get("__sources__") or ()), *additional_source_info)
     return fields
-
-
-class PrimaryFileStore(FileStore[Any]):
-    """The store of a data set, as a cooker sees it: a key that starts with a dot is one of the sample in hand.
-
-    Args:
-        inner: the store.
-        current_key: key of the sample in hand.
-    """
-
-    def __init__(self, inner: FileStore[Any], current_key: str) -> None:
-        self.inner = inner
-        self.current_key = current_key
-
-    def __getitem__(self, key: str) -> tuple[Any, SourceInfo]:
-        return self.inner[self._whole(key)]
-
-    def get(self, key: str, sample: Any = None) -> Any:
-        """The value of a key; where it came from is added to the sources of ``sample``."""
-        return self.inner.get(self._whole(key), sample)
-
-    def get_path(self) -> str:
-        """Where the store lies."""
-        return self.inner.get_path()
-
-    def get_media_metadata(self, key: str) -> Any:
-        """What was found out about a medium when the store was prepared."""
-        return self.inner.get_media_metadata(self._whole(key))
-
-    def _whole(self, key: str) -> str:
-        return f"{self.current_key}{key}" if key.startswith(".") else key
 
 
 @dataclass(frozen=True)

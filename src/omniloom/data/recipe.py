@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omniloom.data.cook import CookStep, PrimaryFileStore, find_cooker
+from omniloom.data.cook import CookStep, find_cooker
 from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset, Pipeline
@@ -22,6 +22,8 @@ from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Plan
 from omniloom.data.row_cook import CrudeCook
+from omniloom.data.side.open import open_side_store
+from omniloom.data.side.store import DecodeFileStore, FileStore, PrimaryFileStore
 from omniloom.data.task import STEPS, TaskEncoder
 from omniloom.errors import ConfigError
 
@@ -140,16 +142,19 @@ def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | No
     cooker = find_cooker(encoder.cookers, subflavors, where=leaf.path)
     if cooker is None:
         return None
-    primary = leaf.primary
-    if cooker.need_primary and primary is None:
-        raise ConfigError(f"{leaf.path}: its cooker wants `primary`, and this kind of data set cannot be read by key")
-    return CookStep(
-        encoder.step("cook_crude_sample"),
-        cooker,
-        dict(leaf.aux),
-        primary=partial(PrimaryFileStore, primary) if cooker.need_primary and primary is not None else None,
-        cache=running.current_cache if cooker.need_cache else None,
-    )
+    stores = {name: _decoded(store, encoder) for name, store in leaf.aux.items() if name != "primary"}
+    primary = None
+    if cooker.need_primary:
+        store = leaf.primary if leaf.primary is not None else open_side_store(leaf.path)
+        primary = partial(PrimaryFileStore, _decoded(store, encoder))
+    cache = running.current_cache if cooker.need_cache else None
+    return CookStep(encoder.step("cook_crude_sample"), cooker, stores, primary, cache)
+
+
+def _decoded(store: FileStore[Any], encoder: TaskEncoder[Any, Any, Any, Any]) -> FileStore[Any]:
+    """The store as cookers see it: with its values decoded."""
+    decoder = encoder.decoder
+    return store if decoder is None or isinstance(store, DecodeFileStore) else DecodeFileStore(store, decoder=decoder)
 
 
 def _rows_ahead(leaves: list[Leaf]) -> int:

@@ -142,7 +142,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @property
     def cache(self) -> Any:
-        """The cache pool of the running loader. Raises StateError where it has none."""
+        """The cache pool of the running loader; without one, a pool that keeps nothing."""
         return running.current_cache()
 
     def token_count(self, sample: Any) -> int:

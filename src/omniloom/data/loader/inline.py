@@ -11,6 +11,7 @@ from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.seeding import caller_random_state
 from omniloom.data.pipeline.stream import Stage, State
 from omniloom.data.plan.lane import Lane
+from omniloom.data.side.lazy import CachePool
 
 
 class InlineLanes:
@@ -49,6 +50,10 @@ class InlineLanes:
         self._lanes = {lane.index: lane for lane in lanes}
         self._states = states
         self._batches = dict(batches)
+
+    def use_cache(self, cache_pool: CachePool | None) -> None:
+        """Give user code a cache pool."""
+        self._runner.work.cache = cache_pool
 
     def fetch(self, lane_index: int) -> Produced:
         """The next batch of a lane."""

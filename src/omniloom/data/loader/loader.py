@@ -24,6 +24,7 @@ from omniloom.data.pipeline.seeding import caller_random_state
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 from omniloom.data.plan.rebase import rebase_lane
+from omniloom.data.side.lazy import CachePool
 from omniloom.errors import ConfigError
 
 logger = logging.getLogger("omniloom")
@@ -42,6 +43,7 @@ class Loader:
         watchdog_timeout_seconds: a worker (without workers: this process) that is at one sample for longer is
             reported with its stack; ``None``: never.
         watchdog_initial_timeout_seconds: the same until a worker has started.
+        cache_pool: what `TaskEncoder.cache` is, and cookers with ``need_cache`` are handed; sent to each worker.
         fail_on_timeout: end a worker that hangs; it is dealt with as one that died. Without workers the sample is
             interrupted, and `WorkerError` raised.
     """
@@ -55,6 +57,7 @@ class Loader:
         watchdog_timeout_seconds: float | None = 60.0,
         watchdog_initial_timeout_seconds: float | None = None,
         fail_on_timeout: bool = False,
+        cache_pool: CachePool | None = None,
     ) -> None:
         config = dataset.worker_config
         self.dataset = dataset
@@ -72,6 +75,7 @@ class Loader:
         )
         if dataset.equal_steps and (dataset.plan.endless or not dataset.one_to_one):
             raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
+        self._cache_pool = cache_pool
         self._engine: WorkerPool | InlineLanes | None = None
         self._running = False
         self._stats = LoaderStats()
@@ -153,8 +157,10 @@ class Loader:
             keep = self.dataset.user_code
             limit, fail = self._settings.watchdog_seconds, self._settings.fail_on_timeout
             watch = OwnWatch(limit, fail=fail) if limit is not None else None
-            return InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep, watch=watch)
-        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start)
+            lanes = InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep, watch=watch)
+            lanes.use_cache(self._cache_pool)
+            return lanes
+        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start, self._cache_pool)
         return WorkerPool(order, self._settings)
 
     def _pass_is_over(self) -> bool:
@@ -304,7 +310,9 @@ class Loader:
             Exception: what user code raises.
         """
         pipeline = self.dataset.pipeline
-        with caller_random_state(), at_work(Work.of(pipeline)):
+        work = Work.of(pipeline)
+        work.cache = self._cache_pool
+        with caller_random_state(), at_work(work):
             made = restore(pipeline, restore_key, leaves=len(make_of(pipeline).leaves))
         return made if self.dataset.finish is None else self.dataset.finish(made)
 

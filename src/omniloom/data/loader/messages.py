@@ -14,6 +14,7 @@ from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.stream import Stage, State
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import SampleKey
+from omniloom.data.side.lazy import CachePool
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class WorkOrder:
         number: the worker's number within its rank.
         threads: threads that read and decode ahead.
         on_start: called once in the worker before any work, or ``None``.
+        cache_pool: for user code, or ``None``.
     """
 
     pipeline: Stage
@@ -33,6 +35,7 @@ class WorkOrder:
     number: int
     threads: int = 0
     on_start: Callable[[int], None] | None = None
+    cache_pool: CachePool | None = None
 
 
 # The caller says:

@@ -39,6 +39,10 @@ class Produced:
 class LaneRunner:
     """The streams of the lanes that this process has open.
 
+    Attributes:
+        desk: what the process keeps at hand.
+        work: what user code can ask about what it is at work on.
+
     Args:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
@@ -58,7 +62,7 @@ class LaneRunner:
         self.desk = Desk(policy, threads=ThreadPoolExecutor(threads, "omniloom") if threads else None)
         if take_in_hand is not None:
             self.desk.take_in_hand = take_in_hand
-        self._work = Work.of(pipeline)
+        self.work = Work.of(pipeline)
         self._streams: dict[int, Stream] = {}
         self._lanes: dict[int, Lane] = {}
         self._remade: dict[int, Tallies] = {}
@@ -67,8 +71,8 @@ class LaneRunner:
         """Open a lane at a saved place, or at its start."""
         stream = self._pipeline.open(lane, self.desk)
         if state is not None:
-            self._work.batch = None  # what waited is made again, of whatever batch it was
-            with at_work(self._work):
+            self.work.batch = None  # what waited is made again, of whatever batch it was
+            with at_work(self.work):
                 stream.load_state_dict(state)
         self._streams[lane.index], self._lanes[lane.index] = stream, lane
         self._remade[lane.index] = self.desk.tally.take()
@@ -85,8 +89,8 @@ class LaneRunner:
         """The next batch of an open lane, of which so many have come in this lap."""
         stream = self._streams[lane_index]
         remade = self._remade.pop(lane_index, {})
-        self._work.batch = batches * self._lanes[lane_index].count + lane_index
-        with at_work(self._work):
+        self.work.batch = batches * self._lanes[lane_index].count + lane_index
+        with at_work(self.work):
             while True:
                 item = next(stream, None)
                 if item is None:

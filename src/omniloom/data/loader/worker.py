@@ -84,6 +84,7 @@ class Worker:
         self._runner = LaneRunner(
             order.pipeline, order.policy, threads=order.threads, take_in_hand=self._board.take_in_hand
         )
+        self._runner.work.cache = order.cache_pool
 
     def run(self) -> None:
         """Answer requests, in the order in which they come."""

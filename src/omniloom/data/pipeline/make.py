@@ -127,6 +127,8 @@ class MakeStream(Iterator[Item]):
         self._keys: KeyStream = make.source.open(lane)
         self._faults = FaultLine(desk.policy, _tolerances(make))
         self._tell = _teller(make, self._keys)
+        self._has_work = bool(make.cooks) or make.encode is not None or self._tell is not None
+        self._call = "loading"  # what is being done, for messages
         self._ahead: dict[SampleKey, Future[tuple[int, Any]]] | None = {} if desk.threads and make.ahead else None
 
     def state_dict(self) -> State:
@@ -140,14 +142,14 @@ class MakeStream(Iterator[Item]):
             self._ahead.clear()
 
     def __next__(self) -> Item:
-        leaves, cooks, encode, desk = self._make.leaves, self._make.cooks, self._make.encode, self._desk
+        leaves, desk = self._make.leaves, self._desk
         while True:
             key = next(self._keys)
             if key is UNIT_END:
                 return UNIT_END, None
             desk.take_in_hand(*key)
             tally = desk.tally.leaf(key[0])
-            call, sample = "loading", None
+            sample = None
             try:
                 if self._ahead is None and not desk.poisoned:  # the usual case, with a call less
                     read_bytes, sample = _read_and_cook(leaves[key[0]], key)
@@ -155,25 +157,36 @@ class MakeStream(Iterator[Item]):
                     tally.read_bytes += read_bytes
                 else:
                     sample = self._load(key, tally)
-                if cooks:
-                    call = "cook_crude_sample"
-                    sample = self._make.cooked(sample, key)
-                if encode is not None:
-                    call = self._make.encode_call
-                    self._make.seeds.plant(key, seeding.ENCODE)
-                    sample = encode(sample)
-                if self._tell is not None:
-                    self._tell(key, sample)
+                if self._has_work:
+                    sample = self._user_work(key, sample)
             except SkipSample as skip:
+                self._call = "loading"
                 tally.skip(str(skip) or "SkipSample")
                 continue
             except Exception as error:
+                call, self._call = self._call, "loading"
                 origin = leaves[key[0]].origin(key[2])
                 tally.skip(self._faults.failure(error, key=key, call=call, origin=origin, sample=sample))
                 continue
             self._faults.success()
             tally.yielded += 1
             return key, sample
+
+    def _user_work(self, key: SampleKey, sample: Any) -> Any:
+        """What user code makes of a sample."""
+        make = self._make
+        if make.cooks:
+            self._call = "cook_crude_sample"
+            sample = make.cooked(sample, key)
+        if make.encode is not None:
+            self._call = make.encode_call
+            make.seeds.plant(key, seeding.ENCODE)
+            sample = make.encode(sample)
+        if self._tell is not None:
+            self._call = "token_count"
+            self._tell(key, sample)
+        self._call = "loading"
+        return sample
 
     def remake(self, key: SampleKey) -> Item | None:
         """The sample of a key that came before; ``None``, counted, where it cannot be made now."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.pipeline.seeding import KeySeeds
+from omniloom.data.side.lazy import CachePool, NoCachePool
 from omniloom.errors import StateError
 
 
@@ -30,7 +31,7 @@ class Work:
     seeds: KeySeeds
     rows: Sequence[int]
     batch: int | None = None
-    cache: Any = None
+    cache: CachePool | None = None
 
     @classmethod
     def of(cls, pipeline: Any) -> Work:
@@ -69,9 +70,7 @@ def current_sample_index() -> int:
     return key.epoch * work.rows[key.dataset] + key.row
 
 
-def current_cache() -> Any:
-    """The running loader's cache pool."""
+def current_cache() -> CachePool:
+    """The running loader's cache pool; without one, a pool that keeps nothing."""
     work = _WORK.get()
-    if work is None or work.cache is None:
-        raise StateError("there is no cache pool: give the loader one, as cache_pool=")
-    return work.cache
+    return NoCachePool() if work is None or work.cache is None else work.cache
