@@ -64,9 +64,13 @@ def read_metadataset(path: str) -> Metadataset:
 
 
 def parse_metadataset(value: Any, place: Place | None = None) -> Metadataset:
-    """Read the content of a metadataset: V2 where it names that class, else V1."""
+    """Read the content of a metadataset: V2 where it names that class, else V1.
+
+    Keys at its top that begin with ``x-`` are the author's own: a place for what anchors stand for.
+    """
     place = place or Place()
-    fields = Fields(value, place, allowed=("splits", *_CLASS_KEYS), what="a metadataset")
+    own = [key for key in value if str(key).startswith("x-")] if isinstance(value, Mapping) else []
+    fields = Fields(value, place, allowed=("splits", *_CLASS_KEYS, *own), what="a metadataset")
     version = VERSIONS.get(str(fields.value.get("__class__", "Metadataset")))
     if version is None:
         raise ConfigError(
@@ -89,7 +93,7 @@ def parse_node(value: Any, place: Place, *, extra: tuple[str, ...] = ()) -> Node
         place: where.
         extra: keys that belong to the entry that the node stands in, such as ``weight``.
     """
-    if isinstance(value, Ref | Blend | Epochized | Concat | Join | Metadataset):
+    if isinstance(value, Node):
         return value
     found = [key for key in _NODE_KEYS if isinstance(value, Mapping) and key in value]
     if len(found) != 1:
@@ -104,7 +108,7 @@ def parse_node(value: Any, place: Place, *, extra: tuple[str, ...] = ()) -> Node
 def as_node(value: Any, place: Place | None = None) -> Node:
     """The node of anything that stands for a data set: a path, a node, or a dict in the form of the YAML."""
     place = place or Place()
-    if isinstance(value, Ref | Blend | Epochized | Concat | Join | Metadataset):
+    if isinstance(value, Node):
         return value
     if isinstance(value, str | os.PathLike):
         return Ref(path=os.fspath(value), place=place)
@@ -157,6 +161,8 @@ def parse_aux(value: Any, place: Place) -> str:
 
 
 def _v1_split(value: Any, place: Place) -> Node:
+    if isinstance(value, Node):
+        return value
     fields = Fields(value, place, allowed=("datasets",), what="a split of a metadataset")
     entries = fields.sequence("datasets")
     where = fields.at("datasets")

@@ -111,6 +111,8 @@ class LeafOrder:
             key = mix_key(mix_key(mix_key(self._key, 1 + epoch), lane), block)
             positions = Permutation(block_size, key)(positions)
         dealt = self._rows_at(epoch, block_start + positions)
+        epochs: Int64
+        rows: Int64
         epochs, rows = np.divmod(dealt, self.rows)
         return epochs + epoch * self.shuffle.epochs_together, rows
 
@@ -121,7 +123,8 @@ class LeafOrder:
         if self.shuffle.with_replacement:
             slots, within = np.divmod(positions, self._run_rows)
             starts = hash_positions(slots.astype(np.uint64), key) % np.uint64(self._dealt_rows)
-            return (starts.astype(np.int64) + within) % self._dealt_rows
+            drawn: Int64 = (starts.astype(np.int64) + within) % self._dealt_rows
+            return drawn
         return self._rows_of_runs(Permutation(-(-self._dealt_rows // self._run_rows), key), positions)
 
     def _rows_of_runs(self, runs: Permutation, positions: Int64) -> Int64:
@@ -132,4 +135,5 @@ class LeafOrder:
             after_short = positions >= (short_slot + 1) * self._run_rows - missing
             positions = positions + np.where(after_short, missing, 0)
         slots, within = np.divmod(positions, self._run_rows)
-        return runs(slots) * self._run_rows + within
+        rows: Int64 = runs(slots) * self._run_rows + within
+        return rows
