@@ -20,8 +20,11 @@ from omniloom.data.index.prepare import Progress, prepare_dataset
 from omniloom.data.index.sidecar import Prepared
 from omniloom.data.index.sources import find_sources
 from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio, read_splits
+from omniloom.data.source_tools import other_source
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
+from omniloom.tools.other_sources import prepare_other
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
+from omniloom.tools.prepare_media import find_media, index_media, media_summary
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
 from omniloom.tools.progress_bar import Display, progress_bar
 
@@ -39,7 +42,7 @@ EXIT_ERROR = 1
 @click.argument("dataset", type=click.Path(path_type=Path))
 @prepare_options
 def command(dataset: Path, options: PrepareOptions) -> None:
-    """Index a folder of shards, so that it can be loaded.
+    """Index a folder of shards, so that it can be loaded; or a JSONL file, a LLaVA JSON, a folder of files.
 
     Writes .nv-meta and one .tar.idx per shard, the files that Energon reads too. What is not given is asked for.
     Run it again after a failure or when shards were added: finished scans are not repeated.
@@ -48,6 +51,10 @@ def command(dataset: Path, options: PrepareOptions) -> None:
         options.check()
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+    source = other_source(dataset)
+    if source is not None:
+        prepare_other(source, as_json=options.as_json)
+        return
     if options.as_json:
         _prepare_as_json(dataset, options)
         return
@@ -62,6 +69,8 @@ def command(dataset: Path, options: PrepareOptions) -> None:
     tell_findings(prepared)
     if options.tar_index_only:
         return
+    if options.media_filter is not None:
+        index_media(dataset, options.media_filter, options.num_workers, options.tmp_path, shown=options.progress)
     describe_samples(prepared, options)
     click.echo("Done")
 
@@ -163,6 +172,9 @@ def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
     try:
         _agreed(dataset, options)
         prepared = _prepare(dataset, _with_ratio(options), None)
+        media = None
+        if options.media_filter is not None:
+            media = find_media(dataset, options.media_filter, options.num_workers, options.tmp_path)
         written = None if options.tar_index_only else write_description(prepared, options)
     except OmniloomError as error:
         click.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error), **_faults(error)}))
@@ -182,6 +194,7 @@ def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
         "bad_shards": [fault._asdict() for fault in prepared.faults],
         "dataset_yaml": written,
         "facts": facts,
+        "media": None if media is None else media_summary(media),
     }
     click.echo(json.dumps(found))
 

@@ -12,6 +12,7 @@ import click
 
 from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.layout import DATASET_YAML
+from omniloom.data.index.media_filter import MediaFilterConfig
 from omniloom.data.index.prepare import DEFAULT_WORKERS
 from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
 from omniloom.data.index.sidecar import DuplicateKeyPolicy
@@ -20,6 +21,16 @@ from omniloom.data.index.splits import parse_part_patterns, parse_ratio
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
 from omniloom.errors import ConfigError
+
+MEDIA_OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
+    click.option(
+        "--media-metadata-by-glob",
+        metavar="PATTERNS",
+        help="Index sizes and lengths of media with such names; several patterns are separated by commas.",
+    ),
+    click.option("--media-metadata-by-header", is_flag=True, help="The same of media that their content shows."),
+    click.option("--media-metadata-by-extension", is_flag=True, help="The same of media by their extensions."),
+)
 
 _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option("--progress/--no-progress", default=True, help="Show how far the scan is."),
@@ -68,6 +79,7 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
         show_default=True,
         help="One key in several shards: count it, or refuse the set.",
     ),
+    *MEDIA_OPTIONS,
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object; implies --non-interactive."),
 )
 
@@ -97,7 +109,20 @@ class PrepareOptions:
     key_rule: KeyRule
     on_duplicate: DuplicatePolicy
     duplicate_keys: DuplicateKeyPolicy
+    media_metadata_by_glob: str | None
+    media_metadata_by_header: bool
+    media_metadata_by_extension: bool
     as_json: bool
+
+    @property
+    def media_filter(self) -> MediaFilterConfig | None:
+        """Which parts are media; ``None``: nothing is to be found out of them.
+
+        Raises:
+            ConfigError: several ways are given.
+        """
+        ways = (self.media_metadata_by_glob, self.media_metadata_by_header, self.media_metadata_by_extension)
+        return MediaFilterConfig.parse(*ways) if any(ways) else None
 
     @property
     def may_ask(self) -> bool:
@@ -131,6 +156,8 @@ class PrepareOptions:
         Raises:
             ConfigError: they do not.
         """
+        if self.media_filter is not None and (self.tar_index_only or self.no_sqlite):
+            raise ConfigError("media metadata go to index.sqlite: leave out --tar-index-only and --no-sqlite.")
         if self.split_ratio is not None:
             parse_ratio(self.split_ratio)
         parse_part_patterns(self.split_parts)

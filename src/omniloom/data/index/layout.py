@@ -19,6 +19,7 @@ UUID_FILE = "index.uuid"
 OMNILOOM_JSON = "omniloom.json"
 PARTS_FOLDER = "parts"
 WORK_FOLDER = ".partial"
+MEDIA_PARTIAL = "media.partial"
 PARTS_SUFFIX = ".parts"
 
 

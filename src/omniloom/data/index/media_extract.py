@@ -1,0 +1,196 @@
+"""Finds out what is kept of media: of the members of a shard, or of files. Runs in any process that sees them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, cast
+
+from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.media.av_facts import facts_of
+from omniloom.data.media.av_kinds import PROBE_BYTES
+from omniloom.data.media.av_open import Media
+from omniloom.data.media.metadata import ImageMetadata, MediaMetadataBase, MediaMetadataType, serialize_media_metadata
+from omniloom.data.shards.keys import KeyRule
+from omniloom.data.shards.scan import scan_shard
+from omniloom.errors import OmniloomError, SampleError
+from omniloom.storage.range_file import RangeFile
+
+_SIZED_WHEN_LOADED = frozenset(("ICO", "ICNS"))
+_LOADED_PIXELS = 1 << 22
+_PATIENCE_SECONDS = 60.0
+
+
+class MediaRow(NamedTuple):
+    """A row of ``media_metadata``.
+
+    Attributes:
+        entry_key: name of the member: ``<sample key>.<part>`` in shards, the path below the folder of files.
+        metadata_type: ``av`` or ``image``.
+        metadata_json: the record.
+    """
+
+    entry_key: str
+    metadata_type: str
+    metadata_json: str
+
+
+class MediaFault(NamedTuple):
+    """A member that looks like a medium and of which nothing can be found out.
+
+    Attributes:
+        entry_key: name of the member.
+        reason: short stable word for counting.
+        message: what is wrong.
+    """
+
+    entry_key: str
+    reason: str
+    message: str
+
+
+class MediaSource(NamedTuple):
+    """What was found in one shard or file.
+
+    Attributes:
+        name: of the shard or file, below the data set.
+        size_bytes: its size.
+        mtime_ns: when it was changed last.
+        rows: what is kept of its media.
+        faults: media of which nothing could be found out.
+    """
+
+    name: str
+    size_bytes: int
+    mtime_ns: int
+    rows: tuple[MediaRow, ...]
+    faults: tuple[MediaFault, ...]
+
+
+class ShardRequest(NamedTuple):
+    """A shard to look at: its name, its path, how names are split, and which members are media."""
+
+    shard: str
+    path: str
+    rule: KeyRule
+    media_filter: MediaFilterConfig
+
+
+class FilesRequest(NamedTuple):
+    """Files to look at: the first one's name for messages, the folder, their names in it, and which are media."""
+
+    shard: str
+    root: str
+    names: tuple[str, ...]
+    media_filter: MediaFilterConfig
+
+
+def media_of_shard(request: ShardRequest) -> list[MediaSource]:
+    """What is kept of the media of a shard; only they are read, images no further than their headers.
+
+    Raises:
+        ShardError: it is no sound archive.
+        StorageError: it cannot be read.
+    """
+    status = os.stat(request.path)  # noqa: PTH116
+    # Where a name comes twice the last one counts, as in Energon; whether that is allowed is the preparation's affair.
+    scan = scan_shard(request.path, shard=request.shard, rule=request.rule, on_duplicate="last")
+    rows: list[MediaRow] = []
+    faults: list[MediaFault] = []
+    descriptor = os.open(request.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        places = zip(scan.part_rows, scan.part_names, scan.part_starts, scan.part_stops, strict=True)
+        for row, part, start, stop in places:
+            name = f"{scan.keys[row]}.{part}"
+            if request.media_filter.should_consider_media(name):
+                found = media_of_file(_span(descriptor, start, stop, name), name, request.media_filter)
+                rows += found if isinstance(found, list) else []
+                faults += [found] if isinstance(found, MediaFault) else []
+    finally:
+        os.close(descriptor)
+    return [MediaSource(request.shard, status.st_size, status.st_mtime_ns, tuple(rows), tuple(faults))]
+
+
+def media_of_files(request: FilesRequest) -> list[MediaSource]:
+    """What is kept of each of some files; one that cannot be read is a fault."""
+    return list(_each_file(request))
+
+
+def _each_file(request: FilesRequest) -> Iterator[MediaSource]:
+    for name in request.names:
+        path = f"{request.root}/{name}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            yield MediaSource(name, 0, 0, (), (MediaFault(name, "unreadable", f"{name}: {error.strerror}"),))
+            continue
+        try:
+            status = os.fstat(descriptor)
+            found = media_of_file(_span(descriptor, 0, status.st_size, name), name, request.media_filter)
+        finally:
+            os.close(descriptor)
+        rows, faults = (tuple(found), ()) if isinstance(found, list) else ((), (found,))
+        yield MediaSource(name, status.st_size, status.st_mtime_ns, rows, faults)
+
+
+def media_of_file(file: RangeFile, name: str, media_filter: MediaFilterConfig) -> list[MediaRow] | MediaFault:
+    """What is kept of one file: one row, none for what is no medium, or a fault."""
+    try:
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            return MediaFault(ascii(name), "not-utf-8", f"{name!a}: no text, so no table of texts can hold it")
+        kind = media_filter.media_type(name, file.read(PROBE_BYTES))
+        file.seek(0)
+        if kind is None:
+            return []
+        metadata = image_metadata(file) if kind is MediaMetadataType.IMAGE else av_metadata(file)
+    except OmniloomError as error:
+        return MediaFault(name, getattr(error, "reason", "unreadable"), f"{name}: {error}")
+    stored_type, text = serialize_media_metadata(metadata)
+    return [MediaRow(name, stored_type.value, text)]
+
+
+def av_metadata(file: RangeFile) -> MediaMetadataBase:
+    """What is kept of video or audio; the sound is decoded to count its samples.
+
+    Raises:
+        SampleError: it cannot be opened or decoded.
+    """
+    with Media(cast(BinaryIO, file), patience_seconds=_PATIENCE_SECONDS) as media:
+        return facts_of(media, audio_num_samples=True)
+
+
+def image_metadata(file: RangeFile) -> ImageMetadata:
+    """What is kept of an image, from its header.
+
+    Raises:
+        SampleError: ``empty-member``, ``not-an-image``, ``corrupt-image`` or ``too-large``.
+    """
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - sound needs no Pillow
+
+    if not file.size_bytes:
+        raise SampleError("the image has no bytes", reason="empty-member")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large images and odd metadata: only the header is used
+            with Image.open(cast(BinaryIO, file)) as image:
+                if image.format in _SIZED_WHEN_LOADED and image.width * image.height <= _LOADED_PIXELS:
+                    image.load()
+                return ImageMetadata(
+                    width=image.width, height=image.height, format=image.format or "UNKNOWN", mode=image.mode
+                )
+    except UnidentifiedImageError as error:
+        raise SampleError(f"{file.size_bytes:,} bytes are no image of a known format", reason="not-an-image") from error
+    except Image.DecompressionBombError as error:
+        raise SampleError(str(error), reason="too-large") from error
+    except OmniloomError:
+        raise
+    except Exception as error:
+        raise SampleError(f"damaged image header: {error}", reason="corrupt-image") from error
+
+
+def _span(descriptor: int, start: int, stop: int, name: str) -> RangeFile:
+    def fetch(first: int, last: int) -> bytes:
+        return os.pread(descriptor, last - first, start + first)
+
+    return RangeFile(fetch, size_bytes=stop - start, name=name)

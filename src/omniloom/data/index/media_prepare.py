@@ -1,0 +1,320 @@
+"""Adds sizes and lengths of media to the index of a data set: in parallel, and only of what is new.
+
+What is found goes to a database of its own, ``.nv-meta/media.partial``, as it is found: after an interruption the next
+run goes on there. At the end ``index.sqlite`` is made anew beside the old one and put in its place in one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from omniloom.data.index.info import is_prepared, read_info
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, MEDIA_PARTIAL, meta_path
+from omniloom.data.index.media_extract import (
+    FilesRequest,
+    MediaFault,
+    MediaSource,
+    ShardRequest,
+    media_of_files,
+    media_of_shard,
+)
+from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.index.media_tables import (
+    SOURCES_TABLE,
+    create_media_tables,
+    insert_filter,
+    insert_sources,
+    known_sources,
+)
+from omniloom.data.index.omniloom_json import read_omniloom_info
+from omniloom.data.index.scanning import in_order
+from omniloom.data.index.work_folder import move_file, open_work_folder
+from omniloom.errors import DatasetError, StorageError
+from omniloom.storage.files import remove_file, storage_error
+
+DEFAULT_WORKERS = 16
+_FILES_AT_ONCE = 64
+_COMMIT_SECONDS = 2.0
+_ALL_KEYS = """SELECT s.sample_key || '.' || p.part_name FROM samples s
+    JOIN sample_parts p ON p.tar_file_id = s.tar_file_id AND p.sample_index = s.sample_index"""
+
+
+class MediaProgress(NamedTuple):
+    """How far it is; given to the callback after each shard or group of files.
+
+    Attributes:
+        sources: shards or files that are done.
+        sources_total: shards or files that have to be looked at.
+        rows: media found so far.
+        faults: media of which nothing could be found out.
+    """
+
+    sources: int
+    sources_total: int
+    rows: int
+    faults: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaPrepared:
+    """What was found and written.
+
+    Attributes:
+        root: folder of the data set.
+        kind: ``webdataset`` or ``filesystem``.
+        rows: media found in this run.
+        rows_total: media in the index now.
+        looked_at: shards or files that were looked at in this run.
+        unchanged: shards or files that an earlier run had looked at.
+        faults: media of which nothing could be found out in this run.
+    """
+
+    root: str
+    kind: str
+    rows: int
+    rows_total: int
+    looked_at: int
+    unchanged: int
+    faults: tuple[MediaFault, ...]
+
+
+def add_media_metadata(
+    root: str | os.PathLike[str],
+    *,
+    media_filter: MediaFilterConfig,
+    num_workers: int = DEFAULT_WORKERS,
+    executor: Executor | None = None,
+    tmp_path: str | os.PathLike[str] | None = None,
+    progress: Callable[[MediaProgress], None] | None = None,
+) -> MediaPrepared:
+    """Find out sizes and lengths of the media of a prepared data set, or of a folder of files, and index them.
+
+    Args:
+        root: a prepared data set (its shards are read) or any other folder (its files are read, those of hidden
+            folders excepted).
+        media_filter: which members are media.
+        num_workers: processes at most, never more than processors; 0 or 1 works in this process.
+        executor: works there instead; its workers have to see the same files.
+        tmp_path: folder in which to build ``index.sqlite``, when the data set's own disk is slow.
+        progress: called with a `MediaProgress`.
+
+    Raises:
+        DatasetError: no such folder, no medium in it, or a data set that was prepared without a key database.
+        ShardError: a shard is no sound archive.
+        StorageError: something cannot be read or written. ``index.sqlite`` is as it was.
+        WorkerError: a process was killed.
+    """
+    if not Path(root).is_dir():
+        raise DatasetError(f"{os.fspath(root)}: expected a folder: a prepared data set, or one with media files")
+    is_webdataset = is_prepared(root)
+    target = meta_path(root, DATABASE)
+    if is_webdataset and not target.is_file():
+        raise DatasetError(
+            f"{target}: there is no key database, which media metadata are added to. Run `omniloom prepare "
+            f"{os.fspath(root)}` without --no-sqlite first."
+        )
+    with _sqlite_errors(target), open_work_folder(root) as work:
+        partial_path = meta_path(root, MEDIA_PARTIAL)
+        names, all_names = (_shards(root), None) if is_webdataset else _files(root, media_filter)
+        with contextlib.closing(_open_partial(partial_path)) as partial:
+            known = known_sources(partial, media_filter)
+            if target.is_file():
+                with contextlib.closing(_open_read_only(target)) as former:
+                    known = {**known_sources(former, media_filter), **known}
+            waiting = [name for name in names if name not in known or known[name] != _mark(root, name)]
+            ledger = _Ledger(partial, media_filter, len(waiting), progress)
+            work_on = _shard_results if is_webdataset else _file_results
+            for sources in work_on(root, waiting, media_filter, executor=executor, num_workers=num_workers):
+                ledger.add(sources)
+            ledger.commit()
+        built = Path(tmp_path or work, DATABASE)
+        _copy(target, built)
+        rows_total = _assemble(built, partial_path, media_filter, names=names, all_names=all_names)
+        if not rows_total:
+            remove_file(built)
+            raise DatasetError(f"{os.fspath(root)}: not one medium was found by {_described(media_filter)}")
+        move_file(built, target, mode=(Path(root).stat().st_mode & 0o666) | 0o600)
+        remove_file(partial_path)
+    return MediaPrepared(
+        root=os.fspath(root),
+        kind="webdataset" if is_webdataset else "filesystem",
+        rows=ledger.rows,
+        rows_total=rows_total,
+        looked_at=len(waiting),
+        unchanged=len(names) - len(waiting),
+        faults=tuple(ledger.faults),
+    )
+
+
+class _Ledger:
+    """Writes what is found, and counts it."""
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        media_filter: MediaFilterConfig,
+        total: int,
+        callback: Callable[[MediaProgress], None] | None,
+    ) -> None:
+        self.rows = 0
+        self.faults: list[MediaFault] = []
+        self._database = database
+        self._filter = media_filter
+        self._total = total
+        self._callback = callback
+        self._done = 0
+        self._committed = time.monotonic()
+
+    def add(self, sources: Sequence[MediaSource]) -> None:
+        """Take results in."""
+        insert_sources(self._database, sources, self._filter)
+        self._done += len(sources)
+        for source in sources:
+            self.rows += len(source.rows)
+            self.faults += source.faults
+        if time.monotonic() - self._committed > _COMMIT_SECONDS:
+            self.commit()
+        if self._callback is not None:
+            self._callback(MediaProgress(self._done, self._total, self.rows, len(self.faults)))
+
+    def commit(self) -> None:
+        """Make sure that what was found is on the disk."""
+        self._database.commit()
+        self._committed = time.monotonic()
+
+
+def _shards(root: str | os.PathLike[str]) -> list[str]:
+    return list(read_info(root).shard_counts)
+
+
+def _files(root: str | os.PathLike[str], media_filter: MediaFilterConfig) -> tuple[list[str], set[str]]:
+    """Names of the files that can be media, sorted, and those of all files."""
+    names: set[str] = set()
+    for folder, folders, files in os.walk(root, followlinks=True, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = os.path.relpath(folder, root)
+        names.update(name if below == "." else f"{below}/{name}" for name in files)
+    names = {name for name in names if _is_text(name)}
+    return sorted(name for name in names if media_filter.should_consider_media(name)), names
+
+
+def _refuse(error: OSError) -> None:
+    raise storage_error("list", error.filename or "a folder", error) from error
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return not name.startswith(f"{MAIN_FOLDER}/")
+
+
+def _mark(root: str | os.PathLike[str], name: str) -> tuple[int, int] | None:
+    try:
+        status = Path(root, name).stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _shard_results(
+    root: str | os.PathLike[str],
+    names: Sequence[str],
+    media_filter: MediaFilterConfig,
+    *,
+    executor: Executor | None,
+    num_workers: int,
+) -> Iterator[list[MediaSource]]:
+    facts = read_omniloom_info(root)
+    rule = facts.key_rule if facts is not None else "first-dot"
+    requests = [ShardRequest(name, f"{os.fspath(root)}/{name}", rule, media_filter) for name in names]
+    return in_order(media_of_shard, requests, executor=executor, num_workers=num_workers)
+
+
+def _file_results(
+    root: str | os.PathLike[str],
+    names: Sequence[str],
+    media_filter: MediaFilterConfig,
+    *,
+    executor: Executor | None,
+    num_workers: int,
+) -> Iterator[list[MediaSource]]:
+    groups = [tuple(names[at : at + _FILES_AT_ONCE]) for at in range(0, len(names), _FILES_AT_ONCE)]
+    requests = [FilesRequest(group[0], os.fspath(root), group, media_filter) for group in groups]
+    return in_order(media_of_files, requests, executor=executor, num_workers=num_workers)
+
+
+def _copy(target: Path, built: Path) -> None:
+    remove_file(built)
+    if target.is_file():
+        try:
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(target, built)
+        except OSError as error:
+            raise storage_error("write", built, error) from error
+
+
+def _assemble(
+    built: Path, partial: Path, media_filter: MediaFilterConfig, *, names: Sequence[str], all_names: set[str] | None
+) -> int:
+    """Add what was found to a copy of the index, and take out what is gone; returns how many media it holds then."""
+    with contextlib.closing(sqlite3.connect(built, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode=OFF")  # the file is built under a temporary name
+        database.execute("PRAGMA synchronous=OFF")
+        database.execute("BEGIN")
+        create_media_tables(database)
+        insert_filter(database, media_filter)
+        database.execute("CREATE TEMP TABLE present (name TEXT PRIMARY KEY)")
+        database.executemany("INSERT INTO present VALUES (?)", ((name,) for name in (all_names or names)))
+        database.execute("COMMIT")
+        database.execute("ATTACH ? AS found", (str(partial),))
+        database.execute("BEGIN")
+        for table in ("media_metadata", SOURCES_TABLE):
+            database.execute(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM found.{table}")
+        keys = _ALL_KEYS if all_names is None else "SELECT name FROM present"
+        database.execute(f"DELETE FROM media_metadata WHERE entry_key NOT IN ({keys})")
+        database.execute(f"DELETE FROM {SOURCES_TABLE} WHERE source NOT IN (SELECT name FROM present)")
+        database.execute("COMMIT")
+        return int(database.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
+
+
+def _open_partial(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path)
+    try:
+        create_media_tables(database)
+    except sqlite3.DatabaseError:  # cut short by a full disk or a crash: begun anew
+        database.close()
+        remove_file(path)
+        database = sqlite3.connect(path)
+        create_media_tables(database)
+    return database
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+@contextlib.contextmanager
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(
+            f"cannot write media metadata to {path}: {error}. Check the disk and the permissions, and run the command "
+            "again (what was found is kept)."
+        ) from error
+
+
+def _described(media_filter: MediaFilterConfig) -> str:
+    how = media_filter.strategy.value.lower()
+    return f"the patterns {media_filter.patterns_text!r}" if media_filter.patterns else how

@@ -1,0 +1,124 @@
+"""``omniloom prepare-media``: index sizes and lengths of images, video and audio."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.index.media_prepare import DEFAULT_WORKERS, MediaPrepared, MediaProgress, add_media_metadata
+from omniloom.errors import ConfigError, OmniloomError
+from omniloom.tools.prepare_options import MEDIA_OPTIONS
+from omniloom.tools.progress_bar import progress_bar
+
+EXIT_ERROR = 1
+_FAULTS_SHOWN = 5
+
+
+def _with_media_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(MEDIA_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command(
+    name="prepare-media",
+    epilog="\b\nExample:\n  omniloom prepare-media shards --media-metadata-by-extension",
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--progress/--no-progress", default=True, help="Show how far it is.")
+@click.option(
+    "--num-workers", default=DEFAULT_WORKERS, show_default=True, type=click.IntRange(0), help="Processes at most."
+)
+@_with_media_options
+@click.option("--tmp-path", type=click.Path(path_type=Path), help="Build index.sqlite in this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    *,
+    path: Path,
+    progress: bool,
+    num_workers: int,
+    media_metadata_by_glob: str | None,
+    media_metadata_by_header: bool,
+    media_metadata_by_extension: bool,
+    tmp_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Index sizes and lengths of the media of a prepared data set, or of a folder of files.
+
+    Packers and buckets read them without opening the media. Run it again after an interruption or when shards were
+    added: what is unchanged is not looked at again.
+    """
+    try:
+        media_filter = MediaFilterConfig.parse(
+            media_metadata_by_glob, media_metadata_by_header, media_metadata_by_extension
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    if not as_json:
+        index_media(path, media_filter, num_workers, tmp_path, shown=progress)
+        return
+    try:
+        found = find_media(path, media_filter, num_workers, tmp_path)
+    except OmniloomError as error:
+        click.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error)}))
+        raise SystemExit(EXIT_ERROR) from error
+    click.echo(json.dumps({"ok": True, "root": found.root, **media_summary(found)}))
+
+
+def find_media(
+    dataset: Path,
+    media_filter: MediaFilterConfig,
+    num_workers: int,
+    tmp_path: Path | None,
+    progress: Callable[[MediaProgress], None] | None = None,
+) -> MediaPrepared:
+    """Index the media of a data set without a word. Raises as `add_media_metadata` does."""
+    return add_media_metadata(
+        dataset, media_filter=media_filter, num_workers=num_workers, tmp_path=tmp_path, progress=progress
+    )
+
+
+def index_media(
+    dataset: Path, media_filter: MediaFilterConfig, num_workers: int, tmp_path: Path | None, *, shown: bool
+) -> None:
+    """Index the media of a data set, show how far it is, and tell what was found."""
+    begin = time.monotonic()
+    with progress_bar("Looking at media", shown=shown) as display:
+
+        def show(progress: MediaProgress) -> None:
+            rate = progress.rows / max(time.monotonic() - begin, 0.001)
+            bad = f", {progress.faults:,} bad" if progress.faults else ""
+            told = f"{progress.sources:,}/{progress.sources_total:,}{bad}, {rate:,.0f} media/s"
+            display.show(progress.sources / max(progress.sources_total, 1), told)
+
+        found = find_media(dataset, media_filter, num_workers, tmp_path, show)
+    units = "shards" if found.kind == "webdataset" else "files"
+    kept = f" {found.unchanged:,} {units} are unchanged since an earlier run." if found.unchanged else ""
+    click.echo(f"Found {found.rows:,} media in {found.looked_at:,} {units}.{kept}")
+    if found.faults:
+        counts = ", ".join(
+            f"{count:,} {reason}" for reason, count in Counter(fault.reason for fault in found.faults).most_common()
+        )
+        click.echo(f"Warning: nothing could be found out of {len(found.faults):,} media: {counts}.", err=True)
+        for fault in found.faults[:_FAULTS_SHOWN]:
+            click.echo(f"- [{fault.reason}] {fault.message}", err=True)
+    click.echo(f"Done. Metadata of {found.rows_total:,} media are in index.sqlite.")
+
+
+def media_summary(found: MediaPrepared) -> dict[str, Any]:
+    """What was found, for a machine."""
+    return {
+        "kind": found.kind,
+        "media_found": found.rows,
+        "media_indexed": found.rows_total,
+        "looked_at": found.looked_at,
+        "unchanged": found.unchanged,
+        "faults": [fault._asdict() for fault in found.faults],
+    }
