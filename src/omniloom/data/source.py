@@ -208,8 +208,8 @@ def _check_columns(described: SampleDescription, columns: Mapping[str, ColumnKin
     for name, options in (described.fields or {}).items():
         if not any(option.part in columns for option in options):
             raise ConfigError(
-                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}; the source has no such column. Of "
-                f"those that are asked for it has {', '.join(columns) or 'none'}."
+                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}, but there is no such column. Of "
+                f"those that are asked for there are {', '.join(columns) or 'none'}."
             )
 
 

@@ -15,6 +15,8 @@ from omniloom.data.index.info import Info, read_info
 from omniloom.data.index.layout import DATABASE, DATASET_YAML, SPLIT_YAML, meta_path
 from omniloom.data.index.omniloom_json import OmniloomInfo, read_omniloom_info
 from omniloom.data.index.splits import Splits, read_splits
+from omniloom.data.source_tools import other_source, source_facts
+from omniloom.tools.other_sources import describe_other
 
 _FIRST_PARTS = ("train", "val", "test")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -29,6 +31,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of Markdown.")
 def command(dataset: Path, *, split_config: str, config_name: str, as_json: bool) -> None:
     """Tell what a prepared data set holds."""
+    source = other_source(dataset, config_name=config_name)
+    if source is not None:
+        found = source_facts(source, split_config=split_config, config_name=config_name)
+        click.echo(json.dumps(found) if as_json else describe_other(found))
+        return
     info = read_info(dataset)
     splits = read_splits(dataset, split_config=split_config)
     known = read_omniloom_info(dataset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,6 +17,7 @@ from omniloom.data.index.lint_quarantine import exclude_entries, exclude_from_sp
 from omniloom.data.index.lint_shard import Finding, LintedShard
 from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
+from omniloom.data.source_tools import lint_source, other_source
 from omniloom.errors import OmniloomError
 from omniloom.tools.progress_bar import Display, progress_bar
 
@@ -85,17 +87,21 @@ def command(
     if dataset is None:
         raise click.UsageError("Missing argument 'DATASET'. Give the folder of a prepared data set.")
     try:
+        parts = [part.strip() for part in split_parts.split(",")] if split_parts else None
+        source = other_source(dataset, config_name=dataset_config)
         with progress_bar("Checking", shown=not as_json) as display:
-            report = lint_dataset(
-                dataset,
-                split_parts=[part.strip() for part in split_parts.split(",")] if split_parts else None,
-                split_config=split_config,
-                config_name=dataset_config,
-                decoder=decoder,
-                decode=decode,
-                num_workers=parallel or os.cpu_count() or 1,
-                on_shard=_Meter(display).show,
-            )
+            how: dict[str, Any] = {"split_config": split_config, "config_name": dataset_config, "decode": decode}
+            if source is not None:
+                report = lint_source(source, asked_parts=parts, decoder=decoder, on_rows=_Rows(display).show, **how)
+            else:
+                report = lint_dataset(
+                    dataset,
+                    split_parts=parts,
+                    decoder=decoder,
+                    num_workers=parallel or os.cpu_count() or 1,
+                    on_shard=_Meter(display).show,
+                    **how,
+                )
         _set_aside(report, dataset, quarantine, split_config if exclude_bad else None, quiet=as_json)
     except OmniloomError as error:
         if not as_json:
@@ -134,6 +140,16 @@ def _set_aside(
         path, new = exclude_from_split(dataset, report.quarantine, split_config=split_config)
         if not quiet:
             click.echo(f"{path}: {new:,} new entries in 'exclude'")
+
+
+class _Rows:
+    """Shows how far a source of another kind is read."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def show(self, samples: int, bad: int, total: int) -> None:
+        self._display.show(samples / max(total, 1), f"{samples:,}/{total:,} samples, {bad:,} bad")
 
 
 class _Meter:

@@ -42,9 +42,10 @@ EXIT_ERROR = 1
 @click.argument("dataset", type=click.Path(path_type=Path))
 @prepare_options
 def command(dataset: Path, options: PrepareOptions) -> None:
-    """Index a folder of shards, so that it can be loaded; or a JSONL file, a LLaVA JSON, a folder of files.
+    """Index a folder of shards, so that it can be loaded.
 
-    Writes .nv-meta and one .tar.idx per shard, the files that Energon reads too. What is not given is asked for.
+    Also a JSONL file, a folder of such, a LLaVA JSON, or a plain folder of files, which get an index of their own kind.
+    For shards it writes .nv-meta and one .tar.idx per shard, the files that Energon reads too. What is not given is asked for.
     Run it again after a failure or when shards were added: finished scans are not repeated.
     """
     try:

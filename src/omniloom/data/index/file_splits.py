@@ -56,6 +56,30 @@ def files_of_part(source: Source, *, split_part: str, split_config: str) -> list
     return [RowFile(name, f"{source.root}/{name}", 0) for name in part_by_name(names, split_part, where=source.path)]
 
 
+def split_parts(source: Source, *, split_config: str) -> list[str]:
+    """The parts of a source's split; empty where it has none, so that all rows belong to whatever is asked for.
+
+    Raises:
+        DatasetError: as `files_of_part`.
+        ConfigError: the split file is malformed.
+    """
+    if not source.has_sidecar or source.kind in ("folder", "llava"):
+        return []
+    if _has_split_file(source, split_config):
+        splits = read_splits(source.root, split_config=split_config)
+        return [part for part, names in splits.parts.items() if names]
+    listing = Path(source.root, SAVED_DATASETS)
+    if source.kind == "arrow" and listing.is_file():
+        return _texts(listing, _read_json(listing).get("splits"))
+    return sorted({part for name in _names(source) if (part := told_part(name)) is not None})
+
+
+def told_part(name: str) -> str | None:
+    """The part of a split that the name of a file tells; ``None`` where it tells none."""
+    word = _WORD.search(str(PurePosixPath(name).with_suffix("")))
+    return PART_WORDS[word[1].lower()] if word else None
+
+
 def part_by_name(names: Iterable[str], split_part: str, *, where: str) -> list[str]:
     """The files whose names tell that they belong to a part; all, where no name tells any.
 
@@ -64,8 +88,7 @@ def part_by_name(names: Iterable[str], split_part: str, *, where: str) -> list[s
     """
     told: dict[str | None, list[str]] = {}
     for name in names:
-        word = _WORD.search(str(PurePosixPath(name).with_suffix("")))
-        told.setdefault(PART_WORDS[word[1].lower()] if word else None, []).append(name)
+        told.setdefault(told_part(name), []).append(name)
     if set(told) == {None}:
         return told[None]
     if None in told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -106,41 +107,42 @@ class FolderRows:
 
     def _range_of_part(self, rows: int) -> tuple[int, int]:
         """First row of the part and the row after its last: samples are sorted, so a part is a range."""
-        tops = self._tops(rows)
-        if not tops or not all(top.lower() in PART_WORDS for top in tops):
+        folders = part_folders(self.root)
+        if not folders:
             return 0, rows
         part = PART_WORDS.get(self.split_part.lower(), self.split_part)
-        found = [bounds for top, bounds in tops.items() if PART_WORDS[top.lower()] == part]
-        if len(found) != 1:
+        if part not in folders:
             raise DatasetError(
-                f"{self.root}: {len(found)} folders are named for the split part {self.split_part!r}; there are "
-                f"{', '.join(tops)}. Name another part, or rename the folders."
+                f"{self.root}: there is no split part {self.split_part!r}; its folders are named for "
+                f"{', '.join(folders)}."
             )
-        return found[0]
-
-    def _tops(self, rows: int) -> dict[str, tuple[int, int]]:
-        """Ranges of rows by top folder; empty where a sample lies in none."""
-        tops: dict[str, tuple[int, int]] = {}
-        row = 0
-        while row < rows:
-            top, slash, _ = self._sample(row)[0].partition("/")
-            if not slash or len(tops) > len(PART_WORDS):
-                return {}
-            stop = _first_after(self, f"{top}/", row, rows)
-            tops[top] = (row, stop)
-            row = stop
-        return tops
+        top = folders[part]
+        begin = bisect_left(range(rows), f"{top}/", key=lambda row: self._sample(row)[0])
+        end = bisect_left(range(rows), f"{top}0", key=lambda row: self._sample(row)[0])  # "0" comes after "/"
+        if begin == end:
+            raise DatasetError(f"{self.root}: the folder {top} of split part {self.split_part!r} holds no samples.")
+        return begin, end
 
 
-def _first_after(rows: FolderRows, prefix: str, low: int, high: int) -> int:
-    """The first row from ``low`` on whose key does not begin so, found by halving."""
-    while low < high:
-        middle = (low + high) // 2
-        if rows._sample(middle)[0].startswith(prefix):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def part_folders(root: str) -> dict[str, str]:
+    """Top folders by the part of a split they are named for; empty where anything else lies beside them.
+
+    Raises:
+        DatasetError: two are named for one part.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(Path(root).iterdir()):
+        if path.name.startswith("."):
+            continue
+        part = PART_WORDS.get(path.name.lower())
+        if part is None or not path.is_dir():
+            return {}
+        if part in found:
+            raise DatasetError(
+                f"{root}: {found[part]} and {path.name} both stand for the split part {part!r}. Rename one."
+            )
+        found[part] = path.name
+    return found
 
 
 def _again(root: str, split_part: str, wanted: Container[str] | None, mark: str) -> FolderRows:
