@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import prod
@@ -16,78 +16,21 @@ from typing import Any
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.flatten import Flat, FlatJoin, FlatLeaf
 from omniloom.data.mix.join_index import Column, join_index_path
-from omniloom.data.mix.join_rows import JoinedRaw, JoinRows
+from omniloom.data.mix.join_rows import JoinRows
 from omniloom.data.mix.joiners import find_joiner
 from omniloom.data.mix.names import stable_names
+from omniloom.data.mixed_cook import JoinCook, WaysCook
 from omniloom.data.plan.order import Shuffle
-from omniloom.data.plan.permute import mix_key
 from omniloom.data.plan.plan import Leaf as PlanLeaf
-from omniloom.data.sample import RawSample, SampleKey
 from omniloom.data.shards.rows import SubRows
 from omniloom.data.side.store import SideStore
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError, SkipSample
+from omniloom.errors import ConfigError
 
 logger = logging.getLogger("omniloom")
 
 OPENERS = 16
 """Threads that open leaves."""
-
-
-@dataclass
-class JoinedLeaf(Leaf):
-    """Leaves whose rows are read side by side and made one sample.
-
-    Attributes:
-        columns: the leaves, the primary first.
-        keywords: names of the joiner's arguments; ``None``: they go by position.
-        joiner: makes the sample of theirs.
-    """
-
-    columns: tuple[Leaf, ...] = ()
-    keywords: tuple[str, ...] | None = None
-    joiner: Callable[..., Any] = field(default=tuple)
-
-    def cook(self, raw: RawSample, key: SampleKey) -> Any:
-        """The joined sample; its key in the mix is that of the join."""
-        if not isinstance(raw, JoinedRaw):
-            raise TypeError(f"{self.name}: {type(raw).__name__} found, a joined row expected")
-        samples = [
-            None if column is None else leaf.cook(column[1], key._replace(row=column[0]))
-            for leaf, column in zip(self.columns, raw.columns, strict=True)
-        ]
-        if self.keywords is None:
-            joined = self.joiner(*samples)
-        else:
-            joined = self.joiner(**dict(zip(self.keywords, samples, strict=True)))
-        if joined is None:
-            raise SkipSample("joiner")
-        return _with_restore_key(joined, key)
-
-    def decodes_images(self) -> bool:
-        """Whether making a sample takes decoding images."""
-        return any(leaf.decodes_images() for leaf in self.columns)
-
-
-@dataclass
-class VariedLeaf(Leaf):
-    """One data set that a mix reaches on several ways with other subflavors: which way a row goes follows its key.
-
-    Attributes:
-        ways: the leaf as each way has it.
-        borders: upper border of each way's share, from 0 to 2^64.
-    """
-
-    ways: tuple[Leaf, ...] = ()
-    borders: tuple[int, ...] = ()
-
-    def cook(self, raw: RawSample, key: SampleKey) -> Any:
-        """The sample as the key's way makes it."""
-        drawn = mix_key(key.row, key.epoch)
-        for way, border in zip(self.ways, self.borders, strict=True):
-            if drawn < border:
-                return way.cook(raw, key)
-        return self.ways[-1].cook(raw, key)
 
 
 @dataclass(frozen=True)
@@ -198,13 +141,11 @@ class MixOpener:
             else:
                 sizes[same] = (sizes[same][0], sizes[same][1] + _size(way))
         opened = [self._open_way(way, name) for way, _ in sizes]
-        leaf = opened[0]
         if len(opened) == 1:
-            return leaf
+            return opened[0]
         total = sum(size for _, size in sizes)
-        borders = [round(upper / total * 2.0**64) for upper in accumulate(size for _, size in sizes)]
-        plain = {name: getattr(leaf, name) for name in ("name", "rows", "cook_row", "path", "aux", "primary")}
-        return VariedLeaf(**plain, ways=tuple(opened), borders=tuple(borders))
+        borders = tuple(round(upper / total * 2.0**64) for upper in accumulate(size for _, size in sizes))
+        return replace(opened[0], cook_row=WaysCook(tuple(leaf.cook_row for leaf in opened), borders))
 
     def _open_way(self, way: FlatLeaf, name: str) -> Leaf:
         leaf = self._open_one(way, name) if way.join is None else self._open_join(way.join, name)
@@ -232,15 +173,12 @@ class MixOpener:
             cache_folder=join.cache_folder,
         )
         keywords = tuple(column.name or "" for column in join.columns)
-        return JoinedLeaf(
-            name,
-            JoinRows(tuple(leaf.rows for leaf in columns), path),
-            columns[0].cook_row,
-            columns[0].path,
-            columns=columns,
-            keywords=keywords if all(keywords) else None,
-            joiner=find_joiner(join.joiner, trust=self.opener.trust),
+        cook = JoinCook(
+            columns,
+            find_joiner(join.joiner, trust=self.opener.trust),
+            keywords if all(keywords) else None,
         )
+        return Leaf(name, JoinRows(tuple(leaf.rows for leaf in columns), path), cook, columns[0].path)
 
 
 def _weighted(leaf: PlanLeaf, entry: _Entry, mode: str, group_rows: Mapping[Any, float], *, repeat: bool) -> PlanLeaf:
@@ -331,12 +269,3 @@ def _tell_of_overlap(leaf: FlatLeaf, first: FlatLeaf) -> None:
 def _size(way: FlatLeaf) -> float:
     """A way's share among those that lead to one data set, at the start of the run."""
     return float(way.repetitions) * prod(share.at(0) for share in way.shares)
-
-
-def _with_restore_key(sample: Any, key: SampleKey) -> Any:
-    """A joined sample under its key in the mix."""
-    if isinstance(sample, dict):
-        sample["__restore_key__"] = tuple(key)
-    elif hasattr(sample, "__restore_key__"):
-        sample.__restore_key__ = tuple(key)
-    return sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset, Pipeline
 from omniloom.data.loader.finish import finisher
+from omniloom.data.mixed_cook import CookByWay, WaysCook
 from omniloom.data.pipeline import running, seeding
 from omniloom.data.pipeline.batch import Batch, Map
 from omniloom.data.pipeline.calls import Call
@@ -131,10 +132,21 @@ def _function(encoder: TaskEncoder[Any, Any, Any, Any], name: str) -> Callable[.
     return function
 
 
-def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tuple[CookStep | None, ...]:
+def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tuple[CookStep | CookByWay | None, ...]:
     """The cook step of each leaf; empty where no leaf has one."""
-    cooks = tuple(_cook(encoder, leaf) if isinstance(leaf.cook_row, CrudeCook) else None for leaf in leaves)
+    cooks = tuple(_cook_of(encoder, leaf) for leaf in leaves)
     return cooks if any(cooks) else ()
+
+
+def _cook_of(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | CookByWay | None:
+    """The cook step of a leaf; ``None`` where its samples are not crude."""
+    if isinstance(leaf.cook_row, CrudeCook):
+        return _cook(encoder, leaf)
+    if not isinstance(leaf.cook_row, WaysCook) or not isinstance(leaf.cook_row.ways[0], CrudeCook):
+        return None
+    ways = [way for way in leaf.cook_row.ways if isinstance(way, CrudeCook)]
+    cooks = tuple(_cook(encoder, replace(leaf, cook_row=way)) for way in ways)
+    return CookByWay(tuple(way.subflavors for way in ways), cooks) if any(cooks) else None
 
 
 def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | None:
