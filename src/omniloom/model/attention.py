@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -125,9 +126,10 @@ def attend_all(
 
 @cache
 def _variable_length_kernel() -> Callable[..., Any] | None:
-    """The variable-length attention of torch; None where torch is too old to have it."""
+    """The variable-length attention of torch; None where torch is too old to have it, or windows and groups in it."""
     try:
         from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415 - only newer torch has it
     except ImportError:
         return None
-    return varlen_attn
+    known = signature(varlen_attn).parameters
+    return varlen_attn if {"window_size", "enable_gqa"} <= known.keys() else None

@@ -149,7 +149,9 @@ class Llava(nn.Module):
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
         side = self.config.vision.image_size
-        return self.vision_tower.patch_embed.weight.new_zeros(1, CHANNELS, side, side)
+        weight = self.vision_tower.patch_embed.weight
+        # Not new_zeros: where the weight is sharded, that would be sharded as well.
+        return torch.zeros(1, CHANNELS, side, side, dtype=weight.dtype, device=weight.device)
 
 
 def _groups(images: Images) -> list[Tensor]:
