@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omniloom.data.convert.entry_source import Description
 from omniloom.data.convert.findings import Counts
 from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
@@ -49,6 +50,12 @@ def converted_config(counts: Counts, *, sample_type: str | None, field_map: Mapp
     if sample_type is None:
         sample_type = QUESTION_TYPE if counts.questions == counts.samples else CRUDE_TYPE
     return dataset_config_of(sample_type, field_map or question_field_map(counts))
+
+
+def described(description: Description, counts: Counts) -> tuple[str, dict[str, str]]:
+    """The sample type and the field map of a data set whose entries decide them."""
+    images = question_field_map(counts)["image"]
+    return description.sample_type, {name: part.replace("{image}", images) for name, part in description.fields.items()}
 
 
 def question_field_map(counts: Counts) -> dict[str, str]:

@@ -33,6 +33,14 @@ _EXTENSIONS: dict[str, str] = {
     "heic": "heic", "heif": "heic", "jxl": "jxl", "ppm": "ppm", "pgm": "pgm",
 }  # fmt: skip
 
+_VIDEO_MARKS: tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...] = (
+    ("mp4", ((4, b"ftyp"),)),
+    ("mkv", ((0, b"\x1a\x45\xdf\xa3"),)),
+    ("avi", ((0, b"RIFF"), (8, b"AVI "))),
+    ("mpg", ((0, b"\x00\x00\x01\xba"),)),
+    ("flv", ((0, b"FLV\x01"),)),
+)
+
 IMAGE_PARTS: frozenset[str] = frozenset(name for name, _ in _MARKS)
 
 
@@ -42,6 +50,14 @@ def image_part(data: bytes) -> str | None:
         if all(data.startswith(mark, offset) for offset, mark in marks):
             return name
     return None
+
+
+def media_part(data: bytes) -> str | None:
+    """Part name for the bytes of a picture or a video, such as ``jpg`` or ``mp4``; ``None`` when they are neither."""
+    found = image_part(data)
+    if found is None:
+        found = next((name for name, marks in _VIDEO_MARKS if all(data.startswith(m, at) for at, m in marks)), None)
+    return found
 
 
 def claimed_part(file_name: str) -> str | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.convert.dataset_yaml import check_description, converted_config
+from omniloom.data.convert.dataset_yaml import check_description, converted_config, described
+from omniloom.data.convert.entry_source import EntrySource, JsonEntries
 from omniloom.data.convert.findings import Counts, Findings
 from omniloom.data.convert.images import open_images
 from omniloom.data.convert.journal import Journal
 from omniloom.data.convert.llava_conversion import REPORT_NAME, LlavaConversion, LlavaOptions, Progress
-from omniloom.data.convert.restart import check_output_folder, drop_stale_shards, file_digest
+from omniloom.data.convert.restart import check_output_folder, drop_stale_shards
 from omniloom.data.convert.shard_series import shard_name
 from omniloom.data.index.info import is_prepared
 from omniloom.data.index.layout import DATASET_YAML, meta_path
@@ -65,7 +66,7 @@ class LlavaSummary:
 
 
 def convert_llava(
-    json_path: Path,
+    json_path: Path | EntrySource,
     *,
     images: Path | None = None,
     out: Path,
@@ -84,7 +85,7 @@ def convert_llava(
     images that were missing have come.
 
     Args:
-        json_path: a JSON list of entries, or one entry a line.
+        json_path: a JSON list of entries, or one entry a line; or the entries of another kind of data set.
         images: folder or zip archive that the entries' image names are relative to; ``None`` is the JSON's folder.
         out: folder of the data set to make.
         options: what decides the bytes of the shards.
@@ -102,15 +103,16 @@ def convert_llava(
         StorageError: the output cannot be written.
     """
     options = options or LlavaOptions()
-    _check(json_path, options=options, sample_type=sample_type, field_map=field_map)
-    source = open_images(json_path.parent if images is None else images, follow_links=options.follow_links)
+    _check(options=options, sample_type=sample_type, field_map=field_map)
+    entries = JsonEntries(json_path) if isinstance(json_path, Path) else json_path
+    source = open_images(entries.path.parent if images is None else images, follow_links=options.follow_links)
     plan = plan_splits(out, split_ratio=split_ratio, split_config="split.yaml")
     report = out / REPORT_NAME
     try:
         check_output_folder(out, overwrite=overwrite, report_name=REPORT_NAME)
     except OSError as error:
         raise StorageError(f"{out}: cannot be written: {error.strerror or error}. Choose another --out.") from error
-    task = {"input": file_digest(json_path), "images": source.fingerprint(), **options.to_json()}
+    task = {"input": entries.fingerprint(), "images": source.fingerprint(), **options.to_json()}
     with Journal(out, task=task) as journal:
         drop_stale_shards(journal, out=out, report=report, images=source)
         kept_shards = len(journal.shards)
@@ -118,7 +120,7 @@ def convert_llava(
         counts = Counts.from_json(last.counts)
         with Findings(report, size_bytes=last.report_bytes, counts=counts) as findings:
             conversion = LlavaConversion(
-                json_path,
+                entries,
                 images=source,
                 out=out,
                 journal=journal,
@@ -128,7 +130,9 @@ def convert_llava(
                 on_progress=on_progress,
             )
             if journal.end is None or not is_prepared(out):
-                write_sidecar(out, _some(conversion, json_path, counts, report), plan=plan, sqlite=sqlite)
+                write_sidecar(out, _some(conversion, entries.path, counts, report), plan=plan, sqlite=sqlite)
+        if sample_type is None and entries.description is not None:
+            sample_type, field_map = described(entries.description, counts)
         config = converted_config(counts, sample_type=sample_type, field_map=field_map)
         replace_file(meta_path(out, DATASET_YAML), dump_yaml(config))
         shards = len(journal.shards)
@@ -152,11 +156,7 @@ def _some(conversion: LlavaConversion, json_path: Path, counts: Counts, report: 
         )
 
 
-def _check(
-    json_path: Path, *, options: LlavaOptions, sample_type: str | None, field_map: Mapping[str, str] | None
-) -> None:
-    if not json_path.is_file():
-        raise ConfigError(f"{json_path}: no such file. Expected the data set's JSON or JSONL.")
+def _check(*, options: LlavaOptions, sample_type: str | None, field_map: Mapping[str, str] | None) -> None:
     if options.max_count < 1 or options.max_size_bytes < 1:
         raise ConfigError(
             f"max_count={options.max_count}, max_size_bytes={options.max_size_bytes}: expected whole numbers from 1 on."

@@ -20,14 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omniloom.data.convert.entry_source import EntrySource
 from omniloom.data.convert.findings import Counts, Findings
-from omniloom.data.convert.image_type import claimed_part, image_part
+from omniloom.data.convert.image_type import claimed_part, media_part
 from omniloom.data.convert.images import ImageSource
 from omniloom.data.convert.journal import Journal, Mark
-from omniloom.data.convert.json_entries import RawEntry, read_entries
+from omniloom.data.convert.json_entries import RawEntry
 from omniloom.data.convert.key_ring import KeyRing, OnDuplicate
-from omniloom.data.convert.llava_entry import LlavaEntry, read_llava_entry
-from omniloom.data.convert.llava_parts import llava_parts, name_pictures, read_picture
+from omniloom.data.convert.llava_entry import LlavaEntry
+from omniloom.data.convert.llava_parts import entry_pictures, llava_parts, name_pictures
 from omniloom.data.convert.read_ahead import map_ahead
 from omniloom.data.convert.shard_series import ShardOfSamples, shard_name
 from omniloom.data.shards.scan import ShardScan, scan_shard
@@ -94,7 +95,7 @@ class LlavaConversion:
     """One conversion under way; iterating writes the shards and yields the scan of each, finished ones included.
 
     Args:
-        json_path: the JSON or JSONL file.
+        source: the entries.
         images: where its images are.
         out: the output folder.
         journal: the open journal of ``out``.
@@ -106,7 +107,7 @@ class LlavaConversion:
 
     def __init__(
         self,
-        json_path: Path,
+        source: EntrySource,
         *,
         images: ImageSource,
         out: Path,
@@ -116,8 +117,7 @@ class LlavaConversion:
         threads: int = 4,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._json_path = json_path
-        self._json_bytes = max(1, json_path.stat().st_size)
+        self._source = source
         self._images = images
         self._out = out
         self._journal = journal
@@ -172,8 +172,7 @@ class LlavaConversion:
         self._journal.append(Mark(shard, size_bytes, samples, self._entries, report_bytes, counts.to_json()))
 
     def _samples(self) -> Iterator[Sample]:
-        raws = (raw for raw in read_entries(self._json_path) if raw.position >= self._entries)
-        for loaded in map_ahead(self._load, raws, threads=self._threads):
+        for loaded in map_ahead(self._load, self._source.entries(self._entries), threads=self._threads):
             sample = self._settle(loaded)
             self._entries = loaded.raw.position + 1
             self._tell(loaded.raw.bytes_read)
@@ -186,8 +185,8 @@ class LlavaConversion:
         try:
             if raw.reason is not None:
                 raise SampleError(raw.detail, reason=raw.reason)
-            entry = read_llava_entry(raw.value, position=raw.position)
-            return _Loaded(raw, entry, [read_picture(self._images, name) for name in entry.images], None, "")
+            entry = self._source.read(raw.value, raw.position)
+            return _Loaded(raw, entry, entry_pictures(entry, self._images), None, "")
         except SampleError as error:
             return _Loaded(raw, entry, [], error.reason, str(error))
 
@@ -225,11 +224,11 @@ class LlavaConversion:
     def _tell(self, bytes_read: int) -> None:
         if self._on_progress is not None and time.monotonic() >= self._progress_due:
             self._progress_due = time.monotonic() + PROGRESS_SECONDS
-            self._on_progress(Progress(bytes_read / self._json_bytes, self._findings.counts))
+            self._on_progress(Progress(bytes_read / self._source.size_bytes, self._findings.counts))
 
 
 def _mislabelled(entry: LlavaEntry, pictures: list[bytes]) -> Iterator[tuple[str, str]]:
-    for name, data in zip(entry.images, pictures, strict=True):
-        claimed, found = claimed_part(name), image_part(data)
+    for name, data in zip(entry.images, pictures, strict=False):  # images in the entry itself have no names
+        claimed, found = claimed_part(name), media_part(data)
         if claimed is not None and claimed != found:
             yield "mislabelled-image", f"{name}: the name says {claimed}, the content is {found}"

@@ -6,7 +6,8 @@ field          comes as                         becomes
 id             string, integer, absent          string; its position where there is none
 image, images  string, list, null, absent       list of names
 conversations, list of {from, value} or         list of {from, value} with the roles
-messages       {role, content}                  human and gpt (others are kept)
+messages       {role, content}                  human and gpt (others are kept); a content
+                                                of parts stays one, see `message_parts`
 anything else  anything                         kept as it is
 ============== ================================ ==========================================
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from omniloom.data.convert.message_parts import read_parts
 from omniloom.errors import SampleError
 
 ID_FIELD = "id"
@@ -35,6 +37,8 @@ class LlavaEntry(NamedTuple):
         extra: all other fields.
         shapes: in what shapes it came, such as ``image: list``, for counting.
         notices: (reason, detail) of what is odd but harmless.
+        content: what the part ``json`` holds in place of the conversation; ``None``: the conversation.
+        pictures: bytes of the images, where the entry itself carries them.
     """
 
     identifier: str
@@ -43,6 +47,8 @@ class LlavaEntry(NamedTuple):
     extra: dict[str, Any]
     shapes: tuple[str, ...]
     notices: tuple[tuple[str, str], ...]
+    content: Any = None
+    pictures: tuple[bytes, ...] | None = None
 
     @property
     def is_one_question(self) -> bool:
@@ -63,8 +69,11 @@ def read_llava_entry(value: Any, *, position: int) -> LlavaEntry:
     image_field = next((name for name in IMAGE_FIELDS if name in value), IMAGE_FIELDS[0])
     images, image_shape = _read_images(value, image_field)
     turns_field = next((name for name in CONVERSATION_FIELDS if name in value), CONVERSATION_FIELDS[0])
-    turns, roles_shape = _read_turns(value, turns_field)
-    asked = sum(turn["value"].count(PLACEHOLDER) for turn in turns if turn["from"] != "gpt")
+    turns, named, roles_shape = _read_turns(value, turns_field)
+    if named and images:
+        raise SampleError(f"images are named under {image_field} and in the messages as well", reason="bad-image-field")
+    images = images or tuple(named)
+    asked = sum(_places(turn["value"]) for turn in turns if turn["from"] != "gpt")
     if asked != len(images) and not (asked == 0 and len(images) == 1):  # one unmarked image is put first by encoders
         notices.append(("placeholder-count", f"{asked} {PLACEHOLDER} for {len(images)} images"))
     extra = {name: field for name, field in value.items() if name not in (ID_FIELD, image_field, turns_field)}
@@ -100,27 +109,39 @@ def _read_images(value: Mapping[str, Any], field: str) -> tuple[tuple[str, ...],
     return tuple(found), "image: list" if found else "image: empty"
 
 
-def _read_turns(value: Mapping[str, Any], field: str) -> tuple[list[dict[str, Any]], str]:
+def _places(said: str | list[dict[str, str]]) -> int:
+    """Places of images in what a turn says."""
+    if isinstance(said, str):
+        return said.count(PLACEHOLDER)
+    return sum(part["type"] == "image" for part in said)
+
+
+def _read_turns(value: Mapping[str, Any], field: str) -> tuple[list[dict[str, Any]], list[str], str]:
     found = value.get(field)
     if not isinstance(found, list):
         raise SampleError(f"expected a list of turns as {field}, found {_kind(found)}", reason="bad-conversations")
     if not found:
         raise SampleError(f"{field} is an empty list", reason="no-turns")
-    turns, roles = [], set()
+    turns: list[dict[str, Any]] = []
+    named: list[str] = []
+    roles = set()
     for number, turn in enumerate(found):
         if not isinstance(turn, dict):
             raise SampleError(f"turn {number}: expected an object, found {_kind(turn)}", reason="bad-conversations")
         role = turn.get("from", turn.get("role"))
         text = turn.get("value", turn.get("content"))
-        if not isinstance(role, str) or not isinstance(text, str):
+        if isinstance(text, list):
+            text, names = read_parts(text, number)
+            named += names
+        if not isinstance(role, str) or not isinstance(text, str | list):
             missing = "from or role" if not isinstance(role, str) else "value or content"
             raise SampleError(f"turn {number}: no text under {missing}", reason="bad-conversations")
         roles.add(role)
         rest = {name: field for name, field in turn.items() if name not in ("from", "role", "value", "content")}
         turns.append({"from": ROLES.get(role, role), "value": text, **rest})
     if roles <= {"human", "gpt"}:
-        return turns, "roles: human/gpt"
-    return turns, "roles: user/assistant" if roles <= {"user", "assistant"} else "roles: other"
+        return turns, named, "roles: human/gpt"
+    return turns, named, "roles: user/assistant" if roles <= {"user", "assistant"} else "roles: other"
 
 
 def _kind(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from omniloom.data.convert.images import ImageSource, open_images
 from omniloom.data.convert.llava_entry import read_llava_entry
-from omniloom.data.convert.llava_parts import llava_parts, name_pictures, read_picture
+from omniloom.data.convert.llava_parts import entry_pictures, llava_parts, name_pictures
 from omniloom.data.convert.safe_keys import safe_key
 from omniloom.data.media.json_part import parse_strict_json
 from omniloom.data.sample import RawSample
@@ -68,7 +68,7 @@ class LlavaRows:
         value = parse_strict_json(self._lines.read(row).rstrip(_AFTER_ENTRY))
         entry = read_llava_entry(value, position=row)
         key = safe_key(entry.identifier).key
-        pictures = name_pictures([read_picture(self._source, name) for name in entry.images])
+        pictures = name_pictures(entry_pictures(entry, self._source))
         parts = llava_parts(entry, pictures, key=key)
         if self.wanted is not None:
             parts = {part: data for part, data in parts.items() if part in self.wanted}
