@@ -1,0 +1,363 @@
+"""Mixes of real data sets: whole epochs, exact states, the same order on any ranks and workers, in every mode."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omniloom as ol
+from omniloom import Cooker, TaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from omniloom.data.open import get_val_datasets
+
+NO_WORKERS = {"rank": 0, "world_size": 1, "num_workers": 0}
+SIZES = {"a": 100, "b": 37, "c": 9, "parts": 60}
+
+
+def config(**settings: Any) -> WorkerConfig:
+    return WorkerConfig(**(NO_WORKERS | settings))
+
+
+def make(root: Path, keys: list[str], described: dict[str, Any], *, suffix: str = "") -> None:
+    root.mkdir(parents=True)
+    for shard, start in enumerate(range(0, len(keys), 20)):
+        with ol.TarWriter(root / f"s{shard}.tar") as tar:
+            for key in keys[start : start + 20]:
+                tar.add(f"{key}.txt", f"{root.name} {key}{suffix}".encode())
+                tar.add(f"{key}.label.txt", f"label {key}".encode())
+    ol.prepare_dataset(root, split_ratio={"train": 1.0}, num_workers=1)
+    (root / ".nv-meta" / "dataset.yaml").write_text(json.dumps(described))
+
+
+def typed(name: str, **fields: str) -> dict[str, Any]:
+    return {"sample_type": {"__module__": "megatron.energon", "__class__": name}, "field_map": fields}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    for name, size in SIZES.items():
+        make(root / name, [f"{name}{n:03d}" for n in range(size)], typed("TextSample", text="txt"))
+    make(root / "crude", [f"k{n:02d}" for n in range(50)], {"__class__": "CrudeWebdataset"})
+    # Partners of every third row of a, from the last to the first, and rows that nothing asks for.
+    partners = [f"a{n:03d}" for n in range(99, -1, -3)]
+    labels = typed("ImageClassificationSample", image="txt", label_name="label.txt")
+    make(root / "labels", ["z0", *partners, "z1"], labels)
+    return root
+
+
+def read(dataset: ol.Dataset, count: int | None = None) -> list[Any]:
+    return list(islice(get_loader(dataset), count))
+
+
+def keys(samples: list[Any]) -> list[str]:
+    return [sample.__key__ for sample in samples]
+
+
+def batches(dataset: ol.Dataset, count: int) -> list[tuple[str, ...]]:
+    return [tuple(batch.__key__) for batch in islice(get_loader(dataset), count)]
+
+
+class Measured(TaskEncoder[Any, Any, Any, Any]):
+    """Counts the letters of a text as its tokens, those of the set c a hundred times."""
+
+    def token_count(self, sample: Any) -> int:
+        return len(sample.text) * (100 if sample.__key__.startswith("c") else 1)
+
+
+def joined_text(text: Any, label: Any) -> Any:
+    text.text = f"{text.text} | {label.label_name if label is not None else None}"
+    return text
+
+
+MODES: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
+    "weights": lambda d: (ol.blend([(d / "a", 3), (d / "b", 1)]), {}),
+    "nested weights": lambda d: (
+        ol.blend([(ol.blend([(d / "a", 1), (d / "b", 2)]), 1), (ol.concat([d / "c", d / "parts"]), 1)]), {},
+    ),
+    "epochs": lambda d: (ol.blend_epochized([(d / "a", 1.5), (d / "c", 3)]), {}),
+    "epochs that end": lambda d: (ol.blend_epochized([(d / "a", 1.5), (d / "c", 3)]), {"repeat": False}),
+    "concat": lambda d: (ol.concat([d / "a", d / "b", d / "c"]), {}),
+    "join": lambda d: (ol.join([d / "a", (d / "labels", "skip")], joiner=joined_text), {}),
+    "subset": lambda d: (ol.source(d / "a", subset=("10%", "60%")), {}),
+    "multipliers": lambda d: (
+        ol.blend([(ol.source(d / "a", shuffle_over_epochs_multiplier=3), 1),
+                  (ol.source(d / "b", shuffle_over_epochs_multiplier=None), 1)]), {},
+    ),
+    "schedule": lambda d: (ol.blend([(d / "a", {0: 1, 600: 0}), (d / "b", {0: 0, 600: 1})]), {}),
+    "tokens": lambda d: (
+        ol.blend([(d / "a", 1), (d / "c", {"steps": {0: 1, 20_000: 3}})], weights_in="tokens", schedule_in="tokens"),
+        {"task_encoder": Measured()},
+    ),
+    "several ways": lambda d: (
+        ol.blend([(ol.source(d / "a", subflavors={"x": 1}), 1), (d / "c", 1), (ol.source(d / "a"), 2)]), {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_order_and_states_hang_on_neither_ranks_nor_workers(mode: str, data: Path) -> None:
+    mix, settings = MODES[mode](data)
+
+    def dataset(**changes: Any) -> ol.Dataset:
+        return get_train_dataset(
+            mix, worker_config=config(lanes=12, **changes), batch_size=4, shuffle_buffer_size=10, **settings
+        )
+
+    whole = batches(dataset(), 36)
+    shares = [batches(dataset(rank=rank, world_size=3), 12) for rank in range(3)]
+    assert [shares[number % 3][number // 3] for number in range(len(whole))] == whole
+    loader = get_loader(dataset())
+    for _ in range(5):
+        next(iter(loader))
+    state = json.loads(json.dumps(loader.save_state_rank()))
+    again = get_loader(dataset())
+    again.restore_state_rank(state)
+    assert [tuple(batch.__key__) for batch in islice(again, len(whole) - 5)] == whole[5:]
+    # As tensors, dealt to other ranks.
+    tensors = loader.state_dict()
+    parts = [get_loader(dataset(rank=rank, world_size=2)) for rank in range(2)]
+    for part in parts:
+        part.load_state_dict(tensors)
+    ours = [[tuple(batch.__key__) for batch in islice(part, 10)] for part in parts]
+    # Five of the job's batches are gone: the lanes that are behind come first.
+    assert sorted([*ours[0], *ours[1]]) == sorted(whole[5:25])
+
+
+def test_workers_give_the_same_order(data: Path) -> None:
+    mix, settings = MODES["tokens"](data)
+    expected = batches(get_train_dataset(mix, worker_config=config(lanes=12), batch_size=4, **settings), 30)
+    dataset = get_train_dataset(mix, worker_config=config(lanes=12, num_workers=2), batch_size=4, **settings)
+    with get_loader(dataset) as loader:
+        assert [tuple(batch.__key__) for batch in islice(loader, 30)] == expected
+
+
+# Weights
+
+
+def test_weights_of_all_levels_are_multiplied_and_a_concat_shares_its_own_by_rows(data: Path) -> None:
+    mix, _ = MODES["nested weights"](data)
+    found = Counter(key.rstrip("0123456789") for key in keys(read(train(mix), 6_144)))
+    # By hand: 1/2 * 1/3, 1/2 * 2/3, and 1/2 by 9 and 60 of 69 rows.
+    for name, share in (("a", 1 / 6), ("b", 1 / 3), ("c", 9 / 138), ("parts", 60 / 138)):
+        assert abs(found[name] - 6_144 * share) <= 2
+
+
+def train(mix: Any, **settings: Any) -> ol.Dataset:
+    return get_train_dataset(
+        mix, **({"worker_config": config(lanes=1), "batch_size": None, "shuffle_buffer_size": 10} | settings)
+    )
+
+
+def test_shares_of_tokens(data: Path) -> None:
+    mix = ol.blend([(data / "a", 1), (data / "c", 1)], weights_in="tokens")
+    samples = read(train(mix, task_encoder=Measured()), 5_000)
+    tokens = Counter()  # type: ignore[var-annotated]
+    for sample in samples:
+        tokens[sample.__key__[0]] += Measured().token_count(sample)
+    assert tokens["a"] / sum(tokens.values()) == pytest.approx(0.5, abs=0.01)
+    # "a a000" has 6 letters, so has "c c000", which count a hundredfold.
+    assert sum(key[0] == "c" for key in keys(samples)) == pytest.approx(5_000 / 101, abs=3)
+
+
+# Epochs
+
+
+def test_epochs_are_exact(data: Path) -> None:
+    dataset = train(ol.blend_epochized([(data / "a", 1.5), (data / "c", 3)]), repeat=False)
+    assert len(dataset) == 177  # 150 and 27
+    loader = get_loader(dataset)
+    first, second = ([sample.__key__ for sample in loader] for _ in range(2))
+    counts = Counter(first)
+    assert Counter(counts[f"a{n:03d}"] for n in range(100)) == {1: 50, 2: 50}
+    assert {counts[f"c{n:03d}"] for n in range(9)} == {3}
+    assert set(Counter(key for key in first + second if key[0] == "a").values()) == {3}  # two epochs make it whole
+    endless = train(ol.blend_epochized([(data / "a", 1.5), (data / "c", 3)]))
+    assert keys(read(endless, 354)) == first + second
+
+
+def test_concat_gives_each_row_once_an_epoch_and_by_weight_there_is_no_end(data: Path) -> None:
+    mix = ol.concat([data / "a", data / "b", data / "c"])
+    assert Counter(keys(read(train(mix, repeat=False)))) == dict.fromkeys(
+        [f"{name}{n:03d}" for name in "abc" for n in range(SIZES[name])], 1
+    )
+    assert max(Counter(keys(read(train(mix), 146))).values()) == 1
+    with pytest.raises(ol.ConfigError, match="repeat=False does not go with weights"):
+        train(ol.blend([(data / "a", 1)]), repeat=False)
+
+
+# One data set on several ways
+
+
+def test_a_data_set_on_two_ways_is_told_and_drawn_whole(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(data / "a")
+    inner = tmp_path / "inner.yaml"
+    inner.write_text(f"splits: {{train: {{datasets: [{{path: {link}, subflavors: {{way: link}}}}]}}}}")
+    mix = ol.blend([(ol.source(data / "a", subflavors={"way": "direct"}), 1), (inner, 3)])
+    caplog.set_level(logging.WARNING)
+    samples = read(train(mix), 1_000)
+    assert "link comes twice in the mix, at" in caplog.text
+    assert "whose samples get the subflavors of one way or the other" in caplog.text
+    for start in range(0, 1_000, 100):
+        assert len(set(keys(samples[start : start + 100]))) == 100
+    ways = Counter(sample.__subflavors__["way"] for sample in samples)
+    assert ways["direct"] == pytest.approx(250, abs=60)  # five standard deviations
+    # The same key goes the same way, whatever came before.
+    loader = get_loader(train(mix))
+    for sample in samples[:5]:
+        assert loader.restore_sample(sample.__restore_key__).__subflavors__ == sample.__subflavors__
+    caplog.clear()
+    assert len(read(get_val_dataset(mix, split_part="train", worker_config=config(), batch_size=10))) == 20
+    assert "each of its samples is gone through twice" in caplog.text
+
+
+def test_ranges_with_rows_in_common_are_told(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    halves = [ol.source(data / "a", subset=("0%", "50%")), ol.source(data / "a", subset=("50%", "100%"))]
+    assert len(set(keys(read(train(ol.concat(halves), repeat=False))))) == 100
+    assert "rows in common" not in caplog.text
+    train(ol.concat([halves[0], ol.source(data / "a", subset=("40%", "60%"))]))
+    assert "rows in common" in caplog.text
+
+
+def cook_plain(sample: dict[str, Any]) -> Any:
+    return ol.TextSample.derive_from(_base(sample), text="plain")
+
+
+def cook_loud(sample: dict[str, Any]) -> Any:
+    return ol.TextSample.derive_from(_base(sample), text="loud")
+
+
+def _base(sample: dict[str, Any]) -> Any:
+    fields = ("__key__", "__restore_key__", "__subflavors__", "__sources__")
+    return ol.Sample(**{name: sample[name] for name in fields})
+
+
+class Cooking(TaskEncoder[Any, Any, Any, Any]):
+    cookers = [Cooker(cook_loud, has_subflavors={"loud": True}), Cooker(cook_plain)]  # noqa: RUF012
+
+
+def test_each_way_has_its_cooker(data: Path) -> None:
+    mix = ol.blend([(data / "crude", 1), (ol.source(data / "crude", subflavors={"loud": True}), 1)])
+    samples = read(train(mix, task_encoder=Cooking()), 50)
+    assert len(set(keys(samples))) == 50
+    assert {(bool(sample.__subflavors__), sample.text) for sample in samples} == {(True, "loud"), (False, "plain")}
+
+
+# Joins
+
+
+def test_joins_by_all_three_rules(data: Path, tmp_path: Path) -> None:
+    def texts(nonmatch: str) -> list[str]:
+        mix = ol.join([data / "a", (data / "labels", nonmatch)], joiner=joined_text)
+        dataset = get_val_dataset(mix, split_part="train", worker_config=config(lanes=1), batch_size=None)
+        return [sample.text for sample in read(dataset)]
+
+    # Every third row has a partner: a099, a096, ..., a000.
+    assert texts("skip") == [f"a a{n:03d} | label a{n:03d}" for n in range(0, 100, 3)]
+    assert texts("none") == [f"a a{n:03d} | " + (f"label a{n:03d}" if n % 3 == 0 else "None") for n in range(100)]
+    with pytest.raises(ol.DatasetError, match=r"labels: no sample for 66 of 100 keys of .*a, such as 'a001', 'a002'"):
+        texts("error")
+    assert len(list((tmp_path / "cache").glob("omniloom_join_*.npy"))) == 2
+    assert not list((tmp_path / "cache").glob(".omniloom*"))
+
+
+def test_the_index_of_a_join_lies_beside_its_file(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "join.yaml"
+    path.write_text(
+        f"""
+__module__: megatron.energon
+__class__: MetadatasetV2
+splits:
+  train:
+    join:
+      - {{path: {data / "a"}, subflavors: {{x: 1}}}}
+      - {{path: {data / "labels"}, nonmatch: skip}}
+    joiner: {{__module__: megatron.energon, __class__: OCRSample}}
+"""
+    )
+    dataset = get_train_dataset(path, worker_config=config(lanes=1), batch_size=None)
+    assert len(list((tmp_path / "join.yaml.cache").glob("omniloom_join_*.npy"))) == 1
+    assert dataset.plan.leaves[0].rows == 34
+    assert dataset.plan.leaves[0].name == "a+labels"
+
+
+def test_from_joined_takes_later_fields_and_all_sources(data: Path, tmp_path: Path) -> None:
+    mix = ol.join([data / "a", (data / "labels", "skip")], joiner=TextAndLabel, subset=(3, 5))
+    dataset = get_val_dataset(mix, split_part="train", worker_config=config(lanes=1), batch_size=None)
+    samples = read(dataset)
+    assert [(s.__key__, s.text, s.label_name) for s in samples] == [
+        ("a009", "a a009", "label a009"), ("a012", "a a012", "label a012"),
+    ]  # fmt: skip
+    assert [source.dataset_path for source in samples[0].__sources__] == [str(data / "a"), str(data / "labels")]
+    assert [source.index for source in samples[0].__sources__] == [9, 31]
+    assert samples[0].__restore_key__[:3] == (0, 0, 0)
+    assert get_loader(dataset).restore_sample(samples[1].__restore_key__) == samples[1]
+
+
+@ol.edataclass
+class TextAndLabel(ol.TextSample):
+    image: Any
+    label: int | None
+    label_name: str
+
+
+# Other values of the getters
+
+
+def test_outermost_settings(data: Path) -> None:
+    mix = {"splits": {"held": ol.concat([ol.source(data / "a", split_part="train", subflavors={"x": 1, "y": 1}),
+                                         ol.source(data / "c", split_part="train")])}}  # fmt: skip
+    datasets = get_val_datasets(
+        mix, split_part="held", worker_config=config(), batch_size=5, subset=("0%", "50%"), subflavors={"x": 2}
+    )
+    assert [(len(read(dataset)), leaf.name, len(leaf.rows)) for dataset, leaf in datasets] == [
+        (10, "a", 50), (1, "c", 4),
+    ]  # fmt: skip
+    (batch, *_), (other,) = (read(dataset) for dataset, _ in datasets)
+    assert list(batch.__key__) == [f"a{n:03d}" for n in range(5)]
+    assert list(other.__key__) == [f"c{n:03d}" for n in range(4)]
+    whole = get_val_dataset(mix, split_part="held", worker_config=config(), batch_size=5, subflavors={"x": 2})
+    assert sum(len(batch.__key__) for batch in read(whole)) == 109
+    assert len(whole) == 22
+
+
+# In mid-run
+
+
+def test_a_data_set_is_added_and_weights_change_in_mid_run(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = get_loader(train(ol.blend([(data / "a", 1), (data / "b", 1)])))
+    first = [sample.__key__ for sample in islice(before, 90)]
+    state = json.loads(json.dumps(before.save_state_rank()))
+    after = get_loader(train(ol.blend([(data / "a", 5), (data / "b", 1), (data / "c", {0: 0, 3_000: 6})])))
+    after.restore_state_rank(state)
+    assert "weight of 'a'" in caplog.text
+    assert "'c' added" in caplog.text
+    later = [sample.__key__ for sample in islice(after, 300)]
+    for name in "ab":  # each goes on as if nothing had happened: no row twice in an epoch
+        drawn = [key for key in first + later if key[0] == name]
+        size = SIZES[name]
+        assert all(len(set(drawn[n : n + size])) == len(drawn[n : n + size]) for n in range(0, len(drawn), size))
+    assert any(key[0] == "c" for key in later)
+    with pytest.raises(ol.StateError, match="data sets that this run does not have: b"):
+        get_loader(train(ol.blend([(data / "a", 1)]))).restore_state_rank(state)
+    left_out = get_loader(train(ol.blend([(data / "a", 1), (data / "b", 0)])))
+    left_out.restore_state_rank(state)
+    assert {key[0] for key in (sample.__key__ for sample in islice(left_out, 100))} == {"a"}
+    with pytest.raises(ol.StateError, match="shuffles="):
+        get_loader(
+            train(ol.blend([(ol.source(data / "a", shuffle_over_epochs_multiplier=2), 1), (data / "b", 1)]))
+        ).restore_state_rank(state)
