@@ -91,7 +91,7 @@ def corrupt(data: bytes, draw: random.Random) -> bytes:
 def archive(samples: Sequence[tuple[str, Mapping[str, bytes]]]) -> bytes:
     """A tar of samples."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for key, parts in samples:
             for part, data in parts.items():
                 member = tarfile.TarInfo(f"{key}.{part}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -20,6 +21,8 @@ from omniloom.errors import SampleError
         (b'"\\ud83d\\ude00"', "😀"),
         (b"-1.5e300", -1.5e300),
         ('"é"'.encode(), "é"),
+        (b"\n\n [1]\n\n", [1]),
+        (b"[" * 400 + b"]" * 400, functools.reduce(lambda inner, _: [inner], range(399), [])),
     ],
 )
 def test_taken(data: bytes, value: object) -> None:
@@ -47,6 +50,11 @@ def test_taken(data: bytes, value: object) -> None:
         (b"[" * 100_000, "depth", "deeply"),
         (b"[" * 100_000 + b"]" * 100_000, "depth", "deeply"),
         (b"9" * 5_000, "number", "digits"),
+        (b'{"a": 1, "a": 2', "syntax", "line 1, column 16"),
+        (b'{"a": 1, "a": ' + b"[" * 450 + b"]" * 450 + b"}", "duplicate-key", "/a"),
+        (b'{"a": NaN, "b": ' + b"[" * 50_000, "depth", "400 levels"),
+        (b"[" * 401 + b"]" * 401, "depth", "400 levels"),
+        (b"[1]\n[2]", "syntax", "line 2, column 1"),
     ],
 )
 def test_refused(data: bytes, reason: str, told: str) -> None:

@@ -32,9 +32,9 @@ class ImageOptions:
             that of the rows, and in a progressive JPEG that of the passes over the rows.
         frame: which frame of an animation, or page of a TIFF or PDF: a number from 0, ``middle``, or ``refuse``,
             which refuses images of more than one.
-        shrink_to: (height, width) in pixels below which an image is not wanted to fall: a JPEG may be decoded at 7/8
-            to 1/8 of its size as long as it is not smaller on either side. For images that are shrunk afterwards;
-            several times as fast, and not the same pixels (docs/reliability.md has the difference). ``None``: never.
+        shrink_to: (height, width) in pixels below which an image is not wanted to fall: a JPEG may be decoded at a
+            half, a quarter or an eighth of its size as long as it is not smaller on either side. For images that are
+            shrunk afterwards; quicker, and not quite the same pixels (docs/reliability.md). ``None``: never.
         backend: which decoder takes JPEG: a name of ``image_backends.BACKENDS``.
     """
 

@@ -43,16 +43,20 @@ def parse_strict_json(data: bytes) -> Any:
     """
     text = _decoded(data)
     try:
-        value = _decode(text)
-        _check_values(value, 0)
-        if "\\u" in text:  # the only way to half of a surrogate pair: the text itself is UTF-8
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        try:
+            value = _decode(text)
+            _check_values(value, 0)
+            if "\\u" in text:  # the only way to half of a surrogate pair: the text itself is UTF-8
+                json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except (_RefusedError, UnicodeEncodeError) as error:
+            # What is refused may stand before a mistake in the syntax, which the second reading then finds.
+            raise _placed(text) from error
     except json.JSONDecodeError as error:
         raise SampleError(f"line {error.lineno}, column {error.colno}: {error.msg}", reason="syntax") from error
     except RecursionError as error:
         raise SampleError(f"nested too deeply to be read: more than {MAX_DEPTH} levels", reason="depth") from error
-    except (_RefusedError, UnicodeEncodeError) as error:
-        raise _placed(text) from error
+    except SampleError:
+        raise
     except ValueError as error:  # whole numbers of thousands of digits
         raise SampleError(str(error), reason="number") from error
     return value
