@@ -96,7 +96,7 @@ class LeafOpener:
             decoder=decoder,
             split_part=settings.split_part or self.split_part,
             split_config=settings.split_config or self.split_config,
-            subflavors={**settings.subflavors, **(self.subflavors or {})} or None,
+            subflavors={**settings.subflavors, **(self.subflavors or {})},
         )
         wanted = opener._wanted(described, settings, source, where)
         opened = _OPENERS[source.kind](opener, source, wanted)

@@ -44,8 +44,9 @@ EXIT_ERROR = 1
 def command(dataset: Path, options: PrepareOptions) -> None:
     """Index a folder of shards, so that it can be loaded.
 
-    Also a JSONL file, a folder of such, a LLaVA JSON, or a plain folder of files, which get an index of their own kind.
-    For shards it writes .nv-meta and one .tar.idx per shard, the files that Energon reads too. What is not given is asked for.
+    Also a JSONL file, a folder of such, a LLaVA JSON or a plain folder of files: they get indexes of their own kinds.
+    For shards it writes .nv-meta and one .tar.idx per shard, the files that Energon reads too, and asks for what is not
+    given.
     Run it again after a failure or when shards were added: finished scans are not repeated.
     """
     try:
