@@ -1,0 +1,105 @@
+"""Batches of the loader as what a step takes its loss of, on the model's device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from omniloom.model.documents import Documents
+from omniloom.model.loss import IGNORED, LossSum
+
+
+class PackedBatch(Protocol):
+    """A batch of `omniloom.vlm`'s task encoder: documents one after another in a flat row."""
+
+    input_ids: Tensor
+    labels: Tensor
+    document_lengths: Tensor
+    images: Tensor
+    image_positions: Tensor
+
+
+@dataclass(frozen=True)
+class PackedMicroBatch:
+    """A packed batch on a device.
+
+    Attributes:
+        input_ids: int64 (tokens,).
+        labels: int64 (tokens,), the id after each token, -100 where nothing is learned.
+        documents: where the documents lie.
+        images: float32 (tiles, 3, height, width), or ``None``.
+        image_positions: int64 (features,).
+        learned_tokens: labelled tokens.
+        num_images: tiles.
+    """
+
+    input_ids: Tensor
+    labels: Tensor
+    documents: Documents
+    images: Tensor | None
+    image_positions: Tensor
+    learned_tokens: int
+    num_images: int
+
+    @classmethod
+    def of(cls, batch: PackedBatch, device: torch.device) -> PackedMicroBatch:
+        """The batch, copied to a device; what the host has to know of it is read before."""
+        images = batch.images if len(batch.images) else None
+        return cls(
+            input_ids=batch.input_ids.to(device, non_blocking=True),
+            labels=batch.labels.to(device, non_blocking=True),
+            documents=Documents.of_lengths(batch.document_lengths.tolist()),
+            images=None if images is None else images.to(device, non_blocking=True),
+            image_positions=batch.image_positions.to(device, non_blocking=True),
+            learned_tokens=int((batch.labels != IGNORED).sum()),
+            num_images=len(batch.images),
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens, image features and all."""
+        return self.documents.tokens
+
+    def loss(self, model: nn.Module) -> LossSum:
+        """The summed loss of its labelled tokens."""
+        loss: LossSum = model.loss(  # type: ignore[operator]
+            self.input_ids,
+            labels=self.labels,
+            documents=self.documents,
+            images=self.images,
+            image_positions=self.image_positions,
+        )
+        return loss
+
+
+class Feed:
+    """Takes micro-batches from a loader for ever, and counts the seconds that it waits.
+
+    Args:
+        loader: gives packed batches; where a pass ends, the next begins.
+        device: where micro-batches go.
+    """
+
+    def __init__(self, loader: Any, device: torch.device) -> None:
+        self._loader, self._device = loader, device
+        self._pass: Iterator[Any] = iter(())
+        self.seconds_waited = 0.0
+
+    def take(self, count: int) -> list[PackedMicroBatch]:
+        """So many micro-batches. Raises StopIteration where the data has nothing."""
+        started = time.perf_counter()
+        batches = [self._next() for _ in range(count)]
+        self.seconds_waited += time.perf_counter() - started
+        return [PackedMicroBatch.of(batch, self._device) for batch in batches]
+
+    def _next(self) -> Any:
+        try:
+            return next(self._pass)
+        except StopIteration:
+            self._pass = iter(self._loader)
+            return next(self._pass)

@@ -1,0 +1,223 @@
+"""Checkpoints: one folder a step, whole or not there.
+
+A step is written to ``step-00000500.partial`` and renamed when every rank has written its share, so a folder with the
+final name is complete whatever was killed when. Tensors are a distributed checkpoint (DCP), which any other number of
+ranks reads; all else is plain JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import async_save as begin_saving_tensors
+from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
+
+from omniloom.errors import ConfigError, StateError
+from omniloom.storage.files import replace_file
+
+TENSORS, TRAINER, LOADER, LATEST = "tensors", "trainer.json", "loader", "latest.json"
+FORMAT = 1
+_STEP = re.compile(r"step-(\d{8})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """When to save.
+
+    Attributes:
+        every_steps: a checkpoint each so many steps, and at the end; 0: at the end alone.
+        keep_last: older ones are removed beyond so many; 0: none is.
+        keep_every_steps: those of each so many steps are never removed; 0: none.
+        asynchronous: write while training goes on.
+    """
+
+    every_steps: int = 500
+    keep_last: int = 3
+    keep_every_steps: int = 0
+    asynchronous: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.every_steps, self.keep_last, self.keep_every_steps) < 0:
+            raise ConfigError("checkpoint: every_steps, keep_last and keep_every_steps cannot be below 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a run goes on.
+
+    Attributes:
+        step: steps that were taken.
+        trainer: what the trainer saved of itself.
+        loader: the loader states of all ranks that saved.
+    """
+
+    step: int
+    trainer: Mapping[str, Any]
+    loader: list[dict[str, Any]]
+
+
+class Checkpoints:
+    """The checkpoints of a run.
+
+    Args:
+        folder: of the run; steps lie in it.
+        config: when to save, and what to keep.
+    """
+
+    def __init__(self, folder: Path, config: CheckpointConfig) -> None:
+        self.folder = folder
+        self.config = config
+        self._writing: tuple[Path, Future[Any] | None, int] | None = None
+        # Its own group: on the default one, writing in the background would mix with the training's collectives.
+        ranks = distributed.get_world_size() if distributed.is_initialized() else 1
+        self._group = distributed.new_group(backend="gloo") if ranks > 1 else None
+
+    def due(self, step: int, *, last: bool) -> bool:
+        """Whether a checkpoint is to be saved after so many steps."""
+        return last or bool(self.config.every_steps and step % self.config.every_steps == 0)
+
+    def save(
+        self,
+        step: int,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        trainer: Mapping[str, Any],
+        loader: Mapping[str, Any],
+    ) -> None:
+        """Save; the one before is completed first. All ranks call it.
+
+        Args:
+            step: steps that were taken.
+            model: whose parameters are saved.
+            optimizer: whose states are saved.
+            trainer: plain values, from the first rank.
+            loader: this rank's loader state.
+        """
+        self.finish()
+        partial = self.folder / f"step-{step:08d}.partial"
+        if _rank() == 0:
+            shutil.rmtree(partial, ignore_errors=True)
+            (partial / LOADER).mkdir(parents=True)
+            replace_file(partial / TRAINER, json.dumps({"format": FORMAT, "step": step, **trainer}, indent=1))
+        self._wait_for_all()
+        replace_file(partial / LOADER / f"rank-{_rank():05d}.json", json.dumps(loader))
+        state = _tensors(model, optimizer)
+        if self.config.asynchronous:
+            future = begin_saving_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group)
+            self._writing = partial, future, step  # type: ignore[assignment]
+        else:
+            save_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group, no_dist=_alone())
+            self._writing = partial, None, step
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for what is being written, and give it its final name. All ranks call it."""
+        if self._writing is None:
+            return
+        partial, future, step = self._writing
+        self._writing = None
+        if future is not None:
+            future.result()
+        self._wait_for_all()
+        if _rank() == 0:
+            final = self.folder / f"step-{step:08d}"
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+            replace_file(self.folder / LATEST, json.dumps({"step": step, "folder": final.name}))
+            self._remove_old()
+        self._wait_for_all()
+
+    def restore(self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Resumed:
+        """Fill a model, and an optimizer, from a checkpoint of any number of ranks. All ranks call it.
+
+        Raises:
+            StateError: the folder is no complete checkpoint, or its tensors do not fit the model.
+        """
+        trainer = _read_json(path / TRAINER)
+        if trainer.get("format") != FORMAT:
+            raise StateError(f"{path}: checkpoint format {trainer.get('format')} found, {FORMAT} expected.")
+        state = _tensors(model, optimizer)
+        try:
+            load_tensors(state, checkpoint_id=str(path / TENSORS), process_group=self._group, no_dist=_alone())
+        except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
+            raise StateError(f"{path}: does not fit this model: {error}") from error
+        _fill(model, optimizer, state)
+        loader = [_read_json(file) for file in sorted((path / LOADER).glob("rank-*.json"))]
+        return Resumed(int(trainer["step"]), trainer, loader)
+
+    def latest(self) -> Path | None:
+        """The complete checkpoint of the most steps; ``None`` where there is none."""
+        found = complete_checkpoints(self.folder)
+        return found[max(found)] if found else None
+
+    def _remove_old(self) -> None:
+        found = complete_checkpoints(self.folder)
+        kept = self.config.keep_every_steps
+        old = [step for step in sorted(found) if not (kept and step % kept == 0)]
+        for step in old[: -self.config.keep_last] if self.config.keep_last else []:
+            gone = found[step].with_suffix(".removed")  # no complete name while it is half removed
+            found[step].rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def _wait_for_all(self) -> None:
+        if self._group is not None:
+            distributed.barrier(group=self._group)
+
+
+def complete_checkpoints(folder: Path) -> dict[int, Path]:
+    """The complete checkpoints in a folder by their steps: by what is in them, never by name alone."""
+    found = {}
+    for path in folder.glob("step-*"):
+        name = _STEP.fullmatch(path.name)
+        if name and (path / TRAINER).is_file() and (path / TENSORS / ".metadata").is_file():
+            found[int(name[1])] = path
+    return found
+
+
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
+    options = StateDictOptions(ignore_frozen_params=False)
+    weights, states = get_state_dict(model, optimizer if optimizer is not None else (), options=options)
+    return {"model": weights, "optimizer": states} if optimizer is not None else {"model": weights}
+
+
+def _fill(model: nn.Module, optimizer: torch.optim.Optimizer | None, state: dict[str, Any]) -> None:
+    set_state_dict(
+        model,
+        optimizer if optimizer is not None else (),
+        model_state_dict=state["model"],
+        optim_state_dict=state.get("optimizer", {}),
+        options=StateDictOptions(strict=True),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        loaded = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise StateError(f"{path.parent}: no complete checkpoint, {path.name} is missing.") from None
+    except ValueError as error:
+        raise StateError(f"{path}: not JSON: {error}.") from None
+    if not isinstance(loaded, dict):
+        raise StateError(f"{path}: {type(loaded).__name__} found, an object expected.")
+    return loaded
+
+
+def _rank() -> int:
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def _alone() -> bool:
+    return not distributed.is_initialized()

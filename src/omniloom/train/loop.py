@@ -1,0 +1,177 @@
+"""The loop of a run: it fits on a screen."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+
+from omniloom.errors import ConfigError, OmniloomError
+from omniloom.train.batches import Feed, PackedMicroBatch
+from omniloom.train.checkpoint import Checkpoints, Resumed
+from omniloom.train.metrics import LogConfig, StepLog, peak_memory_bytes
+from omniloom.train.optimizer import set_learning_rate
+from omniloom.train.schedule import ScheduleConfig, learning_rate
+from omniloom.train.step import StepResult, train_step
+from omniloom.train.stopping import StopWatch
+
+logger = logging.getLogger("omniloom")
+
+
+class TrainingError(OmniloomError, RuntimeError):
+    """Too many steps in a row could not be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """How long a run goes, and what it bears.
+
+    Attributes:
+        steps: of the whole run.
+        micro_batches: of each rank in a step.
+        clip_norm: gradients are scaled down to this norm; 0: not.
+        most_norm: steps with a greater gradient norm are left out, once warmed up; 0: none is.
+        most_skips: so many left-out steps in a row end the run.
+        limit_seconds: save and stop after this time; 0: no limit.
+    """
+
+    steps: int
+    micro_batches: int = 1
+    clip_norm: float = 1.0
+    most_norm: float = 0.0
+    most_skips: int = 10
+    limit_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.micro_batches < 1:
+            raise ConfigError(f"steps {self.steps} and micro_batches {self.micro_batches} found; at least 1 expected.")
+
+
+@dataclass(kw_only=True)
+class Run:
+    """All that a loop works with.
+
+    Attributes:
+        model: on its device, sharded where there are ranks.
+        optimizer: of its trained parameters.
+        loader: of this rank.
+        checkpoints: of the run.
+        loop, schedule, log: how it goes.
+        folder: of the run.
+        group: data-parallel ranks; ``None``: this process alone.
+        after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
+        facts: what each checkpoint says of the run, such as its recipe.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    loader: Any
+    checkpoints: Checkpoints
+    loop: LoopConfig
+    schedule: ScheduleConfig
+    log: LogConfig
+    folder: Path
+    group: distributed.ProcessGroup | None = None
+    after_step: Callable[[int], Mapping[str, float]] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def train(run: Run) -> int:
+    """Train to the end, or until told to stop; goes on from the newest checkpoint of the run. Returns the steps taken.
+
+    Raises:
+        TrainingError: too many steps in a row gave no finite loss or gradient.
+    """
+    device = next(run.model.parameters()).device
+    step, skips = _resume(run)
+    watch = StopWatch(limit_seconds=run.loop.limit_seconds)
+    log = StepLog(run.folder, run.log, steps=run.loop.steps, first_step=step, writing=_first_rank())
+    feed = Feed(run.loader, device)
+    run.model.train()
+    with watch.listening():
+        while step < run.loop.steps:
+            started, waited = time.perf_counter(), feed.seconds_waited
+            rate = learning_rate(run.schedule, step, steps=run.loop.steps)
+            set_learning_rate(run.optimizer, rate)
+            micro_batches = feed.take(run.loop.micro_batches)
+            result = train_step(
+                run.model, run.optimizer, micro_batches, clip_norm=run.loop.clip_norm, group=run.group,
+                most_norm=run.loop.most_norm or float("inf"),
+            )  # fmt: skip
+            step += 1
+            skips = _guard(run, result, step, skips)
+            extra = run.after_step(step) if run.after_step is not None else {}
+            seconds = time.perf_counter() - started
+            values = _rates(micro_batches, seconds) | {"data_wait_seconds": feed.seconds_waited - waited}
+            values |= {"peak_memory_bytes": peak_memory_bytes(device), "skipped_steps": skips}
+            log.step(step, {**_outcome(result), "learning_rate": rate, **values, **extra})
+            reason = watch.reason(group=run.group)
+            if run.checkpoints.due(step, last=step == run.loop.steps or reason is not None):
+                run.checkpoints.save(
+                    step, run.model, run.optimizer, trainer={"skips": skips, **run.facts}, loader=_loader_state(run)
+                )
+            if reason is not None:
+                logger.warning("stopped after step %d of %d: %s", step, run.loop.steps, reason)
+                break
+    run.checkpoints.finish()
+    log.close()
+    return step
+
+
+def _resume(run: Run) -> tuple[int, int]:
+    """Steps that were taken, and how many of the last were left out; the state of everything is put back."""
+    path = run.checkpoints.latest()
+    if path is None:
+        return 0, 0
+    resumed: Resumed = run.checkpoints.restore(path, run.model, run.optimizer)
+    run.loader.restore_state_rank(resumed.loader)
+    logger.info("goes on from %s", path)
+    return resumed.step, int(resumed.trainer.get("skips", 0))
+
+
+def _loader_state(run: Run) -> dict[str, Any]:
+    state: dict[str, Any] = run.loader.save_state_rank()
+    return state
+
+
+def _guard(run: Run, result: StepResult, step: int, skips: int) -> int:
+    """Left-out steps in a row. Raises TrainingError when they are too many."""
+    if result.applied:
+        return 0
+    logger.warning(
+        "step %d left out: loss %g, gradient norm %g (%d in a row)", step, result.loss, result.gradient_norm, skips + 1
+    )
+    if skips + 1 >= run.loop.most_skips:
+        raise TrainingError(
+            f"step {step}: {skips + 1} steps in a row had no finite loss or too great a gradient (loss "
+            f"{result.loss:g}, norm {result.gradient_norm:g}). Lower the learning rate, or look at "
+            "the data of these steps."
+        )
+    return skips + 1
+
+
+def _outcome(result: StepResult) -> dict[str, float | int]:
+    return {
+        "loss": result.loss,
+        "gradient_norm": result.gradient_norm,
+        "learned_tokens": result.learned_tokens,
+    }
+
+
+def _rates(micro_batches: list[PackedMicroBatch], seconds: float) -> dict[str, float | int]:
+    """Of this rank: tokens with image features and all."""
+    return {
+        "tokens_per_second": sum(each.tokens for each in micro_batches) / seconds,
+        "images_per_second": sum(each.num_images for each in micro_batches) / seconds,
+        "step_seconds": seconds,
+    }
+
+
+def _first_rank() -> bool:
+    return not distributed.is_initialized() or distributed.get_rank() == 0

@@ -1,0 +1,163 @@
+"""What a run tells of itself: one JSON line a step, and a line for people now and then."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+logger = logging.getLogger("omniloom")
+
+STEPS_FILE = "steps.jsonl"
+
+
+class Writer(Protocol):
+    """Where scalars go besides the JSON lines, such as TensorBoard."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Take in the values of a step."""
+
+    def close(self) -> None:
+        """Write what is held back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    """What is told, and how often.
+
+    Attributes:
+        every_steps: a line for people each so many steps. JSON lines hold every step.
+        tensorboard: also write TensorBoard's files.
+        wandb_project: also log to this project of Weights & Biases.
+        peak_flops: of one device in the precision that is used, for MFU; 0: MFU is left out.
+    """
+
+    every_steps: int = 10
+    tensorboard: bool = False
+    wandb_project: str | None = None
+    peak_flops: float = 0.0
+
+
+class StepLog:
+    """Writes the steps of a run; on other ranks than the first it does nothing.
+
+    After a resume, lines of steps that come again are cut off, so that each step has one line.
+
+    Args:
+        folder: of the run.
+        config: what is told, and how often.
+        steps: of the whole run, for the time that is left.
+        first_step: where this process begins.
+        writing: whether this rank writes.
+    """
+
+    def __init__(self, folder: Path, config: LogConfig, *, steps: int, first_step: int, writing: bool) -> None:
+        self._config, self._steps, self._first_step = config, steps, first_step
+        self._started = time.perf_counter()
+        self._file = None
+        self._writers: list[Writer] = []
+        if writing:
+            path = folder / STEPS_FILE
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept = [line for line in _lines(path) if json.loads(line)["step"] <= first_step]
+            path.write_text("".join(f"{line}\n" for line in kept))
+            self._file = path.open("a", buffering=1)
+            self._writers = _writers(folder, config)
+
+    def step(self, step: int, values: Mapping[str, Any]) -> None:
+        """Tell of a step; ``step`` counts from 1."""
+        if self._file is None:
+            return
+        plain = {name: _rounded(value) for name, value in values.items()}
+        self._file.write(json.dumps({"step": step, **plain}) + "\n")
+        for writer in self._writers:
+            writer.write(step, {name: value for name, value in plain.items() if isinstance(value, int | float)})
+        if step % self._config.every_steps == 0 or step in (1, self._steps):
+            done = step - self._first_step
+            left = (time.perf_counter() - self._started) / max(1, done) * (self._steps - step)
+            told = "  ".join(
+                f"{name} {_short(value)}" for name, value in values.items() if isinstance(value, int | float)
+            )
+            logger.info("step %d/%d  %s  %s left", step, self._steps, told, _clock(left))
+
+    def close(self) -> None:
+        """Write what is held back."""
+        if self._file is not None:
+            self._file.close()
+        for writer in self._writers:
+            writer.close()
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory that tensors took on an accelerator; on the CPU, of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    import resource  # noqa: PLC0415 - there is none on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _writers(folder: Path, config: LogConfig) -> list[Writer]:
+    writers: list[Writer] = []
+    if config.tensorboard:
+        writers.append(_TensorBoard(folder / "tensorboard"))
+    if config.wandb_project is not None:
+        writers.append(_WeightsAndBiases(folder, config.wandb_project))
+    return writers
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
+
+        self._writer = SummaryWriter(str(folder))
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _WeightsAndBiases:
+    def __init__(self, folder: Path, project: str) -> None:
+        import wandb  # noqa: PLC0415 - an extra
+
+        self._run = wandb.init(project=project, dir=str(folder), name=folder.name, resume="allow")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _lines(path: Path) -> list[str]:
+    """The whole lines of a file; a last one that a kill cut off is left out."""
+    if not path.is_file():
+        return []
+    return [line for line in path.read_text().split("\n")[:-1] if line]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def _short(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

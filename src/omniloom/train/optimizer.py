@@ -1,0 +1,74 @@
+"""The optimizer and the gradients' norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from omniloom.errors import ConfigError
+from omniloom.train.parts import PartConfig, parameter_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW.
+
+    Attributes:
+        beta1, beta2: decay of the averages of gradients and of their squares.
+        epsilon: added to the root.
+        weight_decay: of matrices.
+        clip_norm: gradients are scaled down to this norm over all trained parameters; 0: not.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.epsilon > 0):
+            raise ConfigError(
+                f"optimizer: beta1 {self.beta1:g}, beta2 {self.beta2:g}, epsilon {self.epsilon:g} found; "
+                "betas from 0 to below 1 and an epsilon above 0 expected."
+            )
+        if self.weight_decay < 0 or self.clip_norm < 0:
+            raise ConfigError("optimizer: weight_decay and clip_norm cannot be below 0.")
+
+
+def make_optimizer(model: nn.Module, parts: Mapping[str, PartConfig], config: OptimizerConfig) -> torch.optim.AdamW:
+    """AdamW over what is trained; fused on an accelerator, else many tensors at a time."""
+    groups = parameter_groups(model, parts, weight_decay=config.weight_decay)
+    on_accelerator = all(parameter.is_cuda for group in groups for parameter in group["params"])
+    return torch.optim.AdamW(
+        groups,
+        lr=0.0,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        fused=on_accelerator,
+        foreach=None if on_accelerator else True,
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give each group the rate times its part's factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["rate"]
+
+
+def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
+    """The norm of all gradients as one vector, over every rank that holds a piece of them; float32."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    full = getattr(norm, "full_tensor", None)  # a distributed tensor's pieces are put together
+    total: Tensor = full() if full is not None else norm
+    return total.float()
+
+
+def scale_gradients(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
+    """Multiply all gradients."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    torch._foreach_mul_(gradients, factor)

@@ -1,0 +1,113 @@
+"""One step: the loss of a global batch, whatever way it was cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import distributed, nn
+
+from omniloom.model.loss import LossSum
+from omniloom.train.optimizer import gradient_norm, scale_gradients
+
+
+class MicroBatch(Protocol):
+    """What a step is given: a thing of which the loss can be taken."""
+
+    def loss(self, model: nn.Module) -> LossSum:
+        """The summed loss of its labelled tokens."""
+
+    @property
+    def learned_tokens(self) -> int:
+        """Labelled tokens, known before the loss is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a step gave; equal on all ranks.
+
+    Attributes:
+        loss: mean loss of the learned tokens of the global batch, in nats.
+        learned_tokens: how many there are.
+        gradient_norm: before clipping.
+        applied: whether the weights were changed; not so when loss or norm is no finite number.
+    """
+
+    loss: float
+    learned_tokens: int
+    gradient_norm: float
+    applied: bool
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    clip_norm: float,
+    group: distributed.ProcessGroup | None = None,
+    most_norm: float = float("inf"),
+) -> StepResult:
+    """Take the gradients of the micro-batches of this rank, and step.
+
+    The gradient is that of the summed loss of all ranks' micro-batches, divided by all their learned tokens: so neither
+    the number of ranks nor the size of micro-batches changes it.
+
+    Args:
+        model: sums gradients over ranks (`parallel.data`), where there are several.
+        optimizer: of its trained parameters, with the rate set.
+        micro_batches: of this rank.
+        clip_norm: gradients are scaled down to this norm; 0: not.
+        group: data-parallel ranks; ``None``: this process alone.
+        most_norm: a greater norm leaves the weights as they are (guard against spikes).
+    """
+    device = next(model.parameters()).device
+    tokens = torch.tensor(sum(each.learned_tokens for each in micro_batches), device=device, dtype=torch.int64)
+    if group is not None:
+        distributed.all_reduce(tokens, group=group)
+    learned = max(1, int(tokens))
+    total = torch.zeros((), device=device)
+    for index, micro_batch in enumerate(micro_batches):
+        _sum_over_ranks_after(model, last=index == len(micro_batches) - 1)
+        summed = micro_batch.loss(model).total
+        (summed / learned).backward()  # type: ignore[no-untyped-call]
+        total += summed.detach()
+    if group is not None:
+        distributed.all_reduce(total, group=group)
+    loss = float(total) / learned
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    norm = float(gradient_norm(parameters))
+    applied = math.isfinite(loss) and math.isfinite(norm) and norm <= most_norm
+    if applied:
+        if clip_norm and norm > clip_norm:
+            scale_gradients(parameters, clip_norm / (norm + 1e-6))
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return StepResult(loss=loss, learned_tokens=int(tokens), gradient_norm=norm, applied=applied)
+
+
+@torch.no_grad()
+def mean_loss(
+    model: nn.Module, micro_batches: Sequence[MicroBatch], *, group: distributed.ProcessGroup | None = None
+) -> tuple[float, int]:
+    """The mean loss of some micro-batches over all ranks, and their learned tokens; nothing is learned."""
+    device = next(model.parameters()).device
+    sums = torch.zeros(2, device=device, dtype=torch.float64)
+    for micro_batch in micro_batches:
+        summed = micro_batch.loss(model)
+        sums += torch.stack(
+            [summed.total.double(), torch.tensor(float(summed.tokens), dtype=torch.float64, device=device)]
+        )
+    if group is not None:
+        distributed.all_reduce(sums, group=group)
+    return float(sums[0]) / max(1.0, float(sums[1])), int(sums[1])
+
+
+def _sum_over_ranks_after(model: nn.Module, *, last: bool) -> None:
+    """Gradients are summed over ranks once a step, with the last micro-batch."""
+    setter = getattr(model, "set_requires_gradient_sync", None)
+    if setter is not None:
+        setter(last)
