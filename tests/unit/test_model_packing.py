@@ -9,6 +9,7 @@ import torch
 
 from omniloom.errors import InputError
 from omniloom.generate.greedy import GreedyAnswer, generate_greedily
+from omniloom.model import attention
 from omniloom.model.attention import AttendPacked, attend_each_document
 from omniloom.model.build import build
 from omniloom.model.cache import AttendNext, AttendPrompts, KeyValueCache
@@ -87,6 +88,57 @@ def test_a_window_counts_the_token_itself() -> None:
     seen = attend_each_document(query, key, value, Documents.of_lengths([6]), window=3)[:, 0] > 0
     expected = [[0], [0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
     assert [row.nonzero()[:, 0].tolist() for row in seen] == expected
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_the_kernel_is_asked_for_the_same(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a plain reading of what torch documents for varlen_attn: window to the left, causal by 0 to the right."""
+
+    def documented(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        cu_seq_q: torch.Tensor,
+        cu_seq_k: torch.Tensor,
+        max_q: int,
+        max_k: int,
+        *,
+        window_size: tuple[int, int],
+        enable_gqa: bool,
+    ) -> torch.Tensor:
+        left, right = window_size
+        group = query.shape[1] // key.shape[1]
+        assert enable_gqa is (group > 1)
+        assert torch.equal(cu_seq_q, cu_seq_k)
+        assert max_q == max_k == int(cu_seq_q.diff().max())
+        output = torch.empty_like(query)
+        for start, stop in zip(cu_seq_q.tolist(), cu_seq_q.tolist()[1:], strict=False):
+            for head in range(query.shape[1]):
+                scores = query[start:stop, head] @ key[start:stop, head // group].T / query.shape[2] ** 0.5
+                distance = torch.arange(stop - start)[:, None] - torch.arange(stop - start)
+                hidden = (-distance > right) | ((distance > left) if left >= 0 else False)
+                scores = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+                output[start:stop, head] = scores @ value[start:stop, head // group]
+        return output
+
+    monkeypatch.setattr(attention, "_kernel_for", lambda _: documented)
+    documents = Documents.of_lengths([7, 1, 12])
+    query, key, value = torch.randn(20, 4, 8), torch.randn(20, 2, 8), torch.randn(20, 2, 8)
+    gathered = AttendPacked(documents, CPU)(query, key, value, layer=0, window=window)
+    assert torch.allclose(gathered, attend_each_document(query, key, value, documents, window=window), atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_torchs_kernel_takes_our_arguments(heads: int) -> None:
+    """The meta device checks names, types and shapes of the installed torch, forwards and backwards."""
+    if attention._variable_length_kernel() is None:
+        pytest.skip("this torch has no variable-length attention with windows and groups")
+    query = torch.empty(20, 4, 16, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    key = torch.empty(20, heads, 16, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    attend = AttendPacked(Documents.of_lengths([7, 13]), torch.device("meta"))
+    gathered = attend(query, key, key, layer=0, window=5)
+    gathered.sum().backward()
+    assert (gathered.shape, query.grad.shape, key.grad.shape) == (query.shape, query.shape, key.shape)  # type: ignore[union-attr]
 
 
 def test_lower_layers_may_be_without_the_window() -> None:

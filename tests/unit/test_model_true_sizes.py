@@ -14,8 +14,10 @@ from torch import Tensor
 
 from omniloom.model.build import build, parameter_shapes
 from omniloom.model.config import LlavaConfig
+from omniloom.model.documents import Documents
 from omniloom.model.families import fitting_table, read_config, tables_of
 from omniloom.model.families.family import Config
+from omniloom.model.llava import Llava
 from omniloom.weights.table import Table
 from tests.unit.hugging_face_pairs import to_theirs, transformers
 
@@ -179,3 +181,22 @@ def test_llava_and_the_names_of_its_published_files() -> None:
     nested = {("model." + name if "lm_head" not in name else name.split("language_model.")[1]) for name in written}
     nested = {name.replace("model.language_model.model.", "model.language_model.") for name in nested}
     assert fitting_table(tables_of(config), nested).left_over(nested) == ([], [])
+
+
+def test_a_step_of_llava_7b_on_the_meta_device() -> None:
+    """Forward and backward in bfloat16 at true size: every shape fits, the kernel for CUDA included."""
+    config = read_config(LLAVA_7B)
+    model = build(config, device="meta", dtype=torch.bfloat16)
+    assert isinstance(model, Llava)
+    stream = model.decode(
+        torch.empty(1200, dtype=torch.int64, device="meta"),
+        documents=Documents.of_lengths([600, 600]),
+        images=torch.empty(2, 3, 336, 336, device="meta", dtype=torch.bfloat16),
+        image_positions=torch.empty(1152, dtype=torch.int64, device="meta"),
+    )
+    model.language_model.logits(stream).sum().backward()
+    without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert {name.rpartition(".")[0].split(".attention")[0].split(".mlp")[0] for name in without} == {
+        "vision_tower.layers.23",
+        "vision_tower.post_norm",
+    }

@@ -20,6 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from omniloom.model.documents import Documents
 
 _HALF = {torch.float16, torch.bfloat16}
+_KERNEL_DEVICES = {"cuda", "meta"}
 
 
 @runtime_checkable
@@ -62,7 +63,7 @@ class AttendPacked:
         window: int | None,
     ) -> Float[Tensor, "tokens heads head_dim"]:
         """What each token gathers from its document."""
-        kernel = _variable_length_kernel() if query.is_cuda and query.dtype in _HALF else None
+        kernel = _kernel_for(query)
         if kernel is None:
             return attend_each_document(query, key, value, self.documents, window=window)
         longest = self.documents.longest
@@ -122,6 +123,11 @@ def attend_all(
     """Each token of an image sees all of that image."""
     gathered = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
     return gathered.transpose(1, 2)
+
+
+def _kernel_for(query: Tensor) -> Callable[..., Any] | None:
+    """The kernel for all documents at once; the meta device has it too, to check its shapes without a GPU."""
+    return _variable_length_kernel() if query.device.type in _KERNEL_DEVICES and query.dtype in _HALF else None
 
 
 @cache
