@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent / "energon_sources"
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent / "energon_sources"))
 
 from content import plain
 from data_sets import CODE, CONFIGS, JSONL, write_shards
@@ -25,6 +24,7 @@ from omniloom.data.open import get_loader, get_val_dataset
 from omniloom.data.task import DefaultTaskEncoder
 from omniloom.tools.main import run
 
+HERE = Path(__file__).parent / "energon_sources"
 EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
 
 

@@ -10,7 +10,7 @@ LEFT_OUT = ("__restore_key__", "__sources__", "__shard__")
 
 
 def plain(sample: Any) -> Any:
-    """Type, key, fields and sources of a sample. Restore keys differ between the loaders, and paths between machines."""
+    """Type, key, fields and sources of a sample. Restore keys differ between loaders, and paths between machines."""
     fields = sample
     if not isinstance(sample, dict):
         fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample)}

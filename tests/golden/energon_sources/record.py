@@ -34,7 +34,7 @@ def make(folder: Path) -> None:
 
 def describe(root: Path) -> None:
     """All descriptions, as files of ``.nv-meta``."""
-    import yaml
+    import yaml  # noqa: PLC0415 - Energon brings it
 
     for name, config in CONFIGS.items():
         (root / ".nv-meta" / f"{name}.yaml").write_text(yaml.dump(config, sort_keys=False), encoding="utf-8")
@@ -43,22 +43,22 @@ def describe(root: Path) -> None:
 
 def yielded(folder: Path) -> dict[str, Any]:
     """What the loader yields, by description."""
-    from megatron.energon import Cooker, DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset, stateless
+    import megatron.energon as energon  # noqa: PLC0415 - only where it is installed
 
-    @stateless
+    @energon.stateless
     def cook(sample: Any) -> Any:
         return sample
 
-    class Crude(DefaultTaskEncoder):
-        cookers = [Cooker(cook)]
+    class Crude(energon.DefaultTaskEncoder):
+        cookers = (energon.Cooker(cook),)
 
     def read(path: Path, **settings: Any) -> list[Any]:
-        config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+        config = energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
         encoder = Crude()
-        dataset = get_val_dataset(
+        dataset = energon.get_val_dataset(
             path, split_part="train", worker_config=config, batch_size=None, task_encoder=encoder, **settings
         )
-        return [plain(sample) for sample in get_loader(dataset)]
+        return [plain(sample) for sample in energon.get_loader(dataset)]
 
     found = {name: read(folder / "shards", dataset_config=f"{name}.yaml") for name in CONFIGS}
     # A leaf without subflavors is cooked only by a cooker that asks for none.
