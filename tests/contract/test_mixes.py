@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -15,6 +16,7 @@ import pytest
 import omniloom as ol
 from omniloom import Cooker, TaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 from omniloom.data.open import get_val_datasets
+from omniloom.tools.main import run as run_command
 
 NO_WORKERS = {"rank": 0, "world_size": 1, "num_workers": 0}
 SIZES = {"a": 100, "b": 37, "c": 9, "parts": 60}
@@ -361,3 +363,30 @@ def test_a_data_set_is_added_and_weights_change_in_mid_run(data: Path, caplog: p
         get_loader(
             train(ol.blend([(ol.source(data / "a", shuffle_over_epochs_multiplier=2), 1), (data / "b", 1)]))
         ).restore_state_rank(state)
+
+
+# A folder as guides print it
+
+
+def test_a_folder_without_its_list_of_shards_names_the_one_command_that_mends_it(tmp_path: Path) -> None:
+    root = tmp_path / "pretrain"
+    make(root, [f"{n:03d}" for n in range(60)], typed("TextSample", text="txt"))
+    described = (root / ".nv-meta" / "dataset.yaml").read_text()
+    split = {"split_parts": {"train": ["s0.tar", "s2.tar"], "val": ["s1.tar"]}}
+    (root / ".nv-meta" / "split.yaml").write_text(json.dumps(split))
+    (root / ".nv-meta" / ".info.json").unlink()
+    (root / "s1.tar.idx").unlink()
+    mix = ol.blend([(root, 1)])
+    with pytest.raises(ol.DatasetError) as caught:
+        train(mix)
+    (command,) = re.findall(r"run `omniloom (.*?)`", str(caught.value))
+    assert command == f"prepare --non-interactive --keep-split --skip-dataset-yaml {root}"
+    assert run_command(command.split()) == 0
+    assert len(set(keys(read(train(mix), 40)))) == 40
+    assert len(get_val_dataset(root, worker_config=config(), batch_size=None)) == 20
+    assert (root / ".nv-meta" / "dataset.yaml").read_text() == described
+    (root / "s2.tar.idx").unlink()
+    with pytest.raises(
+        ol.DatasetError, match=r"s2\.tar\.idx: there is no index .* Make it: `omniloom"
+    ):
+        train(mix)

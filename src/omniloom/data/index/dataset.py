@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from omniloom.data.index.info import Info, read_info
-from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, meta_path, parts_path
+from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, mending_command, meta_path, parts_path
 from omniloom.data.index.omniloom_json import read_omniloom_info
 from omniloom.data.index.splits import read_splits
 from omniloom.data.index.work_folder import is_half_placed
@@ -182,7 +182,7 @@ def _check_files(root: str, names: Collection[str], info: Info) -> None:
             size_bytes = os.stat(path).st_size  # noqa: PTH116 - once per shard, of which there may be many thousands
         except OSError as error:
             raise DatasetError(
-                f"{path}: there is no index of the shard ({error.strerror}). Make it: `omniloom prepare {root}`."
+                f"{path}: there is no index of the shard ({error.strerror}). Make it: `{mending_command(root)}`."
             ) from error
         found = samples_in_bytes(size_bytes, path=path)
         if found != info.shard_counts[name]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, meta_path
+from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, mending_command, meta_path
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
 from omniloom.errors import DatasetError
 from omniloom.storage.files import read_file
@@ -82,7 +82,7 @@ def parse_json(data: bytes, path: Path) -> Any:
 def _read(path: Path, root: str | os.PathLike[str]) -> bytes:
     if not Path(root).is_dir():
         raise DatasetError(f"{os.fspath(root)}: there is no such folder. Check the path of the data set.")
-    advice = f"The data set is not prepared; run `omniloom prepare {os.fspath(root)}`."
+    advice = f"The data set is not prepared; run `{mending_command(root)}`."
     return read_file(path, what="list of shards", advice=advice)
 
 

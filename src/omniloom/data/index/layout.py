@@ -23,6 +23,15 @@ MEDIA_PARTIAL = "media.partial"
 PARTS_SUFFIX = ".parts"
 
 
+def mending_command(root: str | os.PathLike[str]) -> str:
+    """The command that makes what is missing of a sidecar, and leaves its split and its description as they are."""
+    has_split = any(meta_path(root, name).is_file() for name in (SPLIT_YAML, SPLIT_JSON))
+    described = meta_path(root, DATASET_YAML).is_file()
+    options = ("--non-interactive " if has_split and described else "", "--keep-split " if has_split else "",
+               "--skip-dataset-yaml " if described else "")  # fmt: skip
+    return f"omniloom prepare {''.join(options)}{os.fspath(root)}"
+
+
 def meta_path(root: str | os.PathLike[str], *names: str) -> Path:
     """A path below the ``.nv-meta`` folder of a data set."""
     return Path(root, MAIN_FOLDER, *names)

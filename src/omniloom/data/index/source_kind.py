@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.info import is_prepared
-from omniloom.data.index.layout import DATASET_YAML, MAIN_FOLDER, is_inside, meta_path
+from omniloom.data.index.layout import DATASET_YAML, MAIN_FOLDER, is_inside, mending_command, meta_path
 from omniloom.errors import ConfigError, DatasetError
 
 SourceKind = Literal["webdataset", "jsonl", "parquet", "arrow", "llava", "folder", "metadataset"]
@@ -135,7 +135,7 @@ def _folder_kind(root: str) -> SourceKind:
     archive = next((found[ending] for ending in _ARCHIVES if ending in found), None)
     if archive is not None or not found:
         held = f"holds {archive}" if archive else "holds no files"
-        raise DatasetError(f"{root}: the data set is not prepared ({held}); run `omniloom prepare {root}`.")
+        raise DatasetError(f"{root}: the data set is not prepared ({held}); run `{mending_command(root)}`.")
     for ending in _SHARDED:
         if ending in found:
             return ENDINGS[ending]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from omniloom.data.index.trusted_code import TRUST_VARIABLE, is_trusted
 from omniloom.data.kinds import SAMPLE_CLASSES
 from omniloom.data.mix.tree import JoinerName
 from omniloom.errors import ConfigError
@@ -38,8 +38,8 @@ def _named(joiner: JoinerName, *, trust: bool) -> Any:
     if joiner.name in known and any(f"{joiner.module}.".startswith(f"{package}.") for package in KNOWN_PACKAGES):
         return known[joiner.name]
     name = f"{joiner.module}.{joiner.name}"
-    if not trust or os.environ.get("OMNILOOM_TRUST") == "0":
-        why = "OMNILOOM_TRUST=0 forbids that" if trust else "that needs trust=True"
+    if not is_trusted(trust):
+        why = f"{TRUST_VARIABLE}=0 forbids that" if trust else "that needs trust=True"
         raise ConfigError(
             f"{joiner.place}: the joiner {name} is not one of omniloom's sample types and would have to be imported; "
             f"{why}. Give the function itself from Python: join(..., joiner=function)."
