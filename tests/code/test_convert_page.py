@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [*(ROOT / "src/omniloom/data/convert").glob("*.py"), ROOT / "src/omniloom/data/index/json_check.py"]
+SOURCES = [*(ROOT / "src/omniloom/data/convert").glob("*.py"), ROOT / "src/omniloom/data/media/json_part.py"]
 
 
 def test_the_page_lists_the_reasons() -> None:

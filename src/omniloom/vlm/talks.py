@@ -99,7 +99,9 @@ class TalkRules:
 
 def _captioning(rules: TalkRules, sample: CaptioningSample) -> Talk:
     question = (ImagePart(0), "\n" + rules.prompts.draw("CaptioningPretraining", "raw") + "\n")
-    return Talk(rules.opened(question, [_one_text(sample, sample.caption)], system=False), (sample.image,))
+    # Data sets with several captions an image give them all, and each time one of them is learned.
+    caption = sample.caption if isinstance(sample.caption, str) else random.choice(sample.caption)
+    return Talk(rules.opened(question, [_one_text(sample, caption)], system=False), (sample.image,))
 
 
 def _question(rules: TalkRules, sample: VQASample | VQAOCRSample) -> Talk:
