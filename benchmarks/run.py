@@ -20,7 +20,18 @@ import report  # noqa: E402
 from harness import Context, say  # noqa: E402
 from peers import install_peers  # noqa: E402
 
-NAMES = ("text", "images", "image_work", "first_batch", "prepare", "plan", "scale", "shuffle_quality", "train_step")
+NAMES = (
+    "text",
+    "images",
+    "image_work",
+    "first_batch",
+    "prepare",
+    "plan",
+    "scale",
+    "shuffle_quality",
+    "train_step",
+    "packing",
+)
 
 
 def main() -> int:

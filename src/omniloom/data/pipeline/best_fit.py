@@ -76,54 +76,60 @@ class BestFitPacker:
         oversize: list[Any] = []
         failed: list[tuple[Any, Exception]] = []
         table: list[tuple[int, ...]] = []
-        for number, (sample, said) in enumerate(zip(samples, costs, strict=True)):
+        for number, said in enumerate(costs):
             cost = self._cost(said)
-            table.append(cost if isinstance(cost, tuple) else ())
             if isinstance(cost, Exception):
-                failed.append((sample, cost))
+                failed.append((samples[number], cost))
+                cost = ()
             elif _fits(cost, whole):
                 waiting.append(number)
             else:
-                oversize.append(sample)
+                oversize.append(samples[number])
+            table.append(cost)
+        totals = _sum([table[i] for i in waiting], len(whole))
         packs = []
-        while waiting and (last or self._enough([table[i] for i in waiting], len(samples))):
+        while waiting and (last or self._enough(totals, len(waiting), len(samples))):
             chosen = self._pack(waiting, table, whole)
             packs.append([samples[i] for i in chosen])
             taken = set(chosen)
             waiting = [i for i in waiting if i not in taken]
+            totals = _less(totals, _sum([table[i] for i in chosen], len(whole)))
         left_out = {"oversize": oversize} if oversize else {}
         return Selection(packs, [samples[i] for i in waiting], left_out, failed)
 
     def _cost(self, said: Cost | Exception) -> tuple[int, ...] | Exception:
+        capacities = self._capacities
         if isinstance(said, Exception):
             return said
-        costs = {self.names[0]: said} if isinstance(said, int) else said
-        unknown = [name for name in costs if name not in self._capacities]
-        if unknown:
-            return ConfigError(f"the cost of a sample names {unknown}; the capacities are {list(self.names)}")
-        cost = tuple(int(costs.get(name, 0)) for name in self.names)
+        if isinstance(said, int):
+            cost: tuple[int, ...] = (said, *(0,) * (len(capacities) - 1))
+        else:
+            if not said.keys() <= capacities.keys():
+                unknown = [name for name in said if name not in capacities]
+                return ConfigError(f"the cost of a sample names {unknown}; the capacities are {list(capacities)}")
+            cost = tuple([int(said.get(name, 0)) for name in capacities])
         if min(cost) < 0:
-            return SampleError(f"the cost of a sample is {dict(costs)}; numbers of 0 or more expected", reason="cost")
+            shown = dict(zip(capacities, cost, strict=True))
+            return SampleError(f"the cost of a sample is {shown}; numbers of 0 or more expected", reason="cost")
         return cost
 
-    def _enough(self, waiting: list[tuple[int, ...]], window: int) -> bool:
+    def _enough(self, totals: tuple[int, ...], waiting: int, window: int) -> bool:
         """Whether there is so much to choose from that a pack can be chosen well, and half a window stays."""
-        if 2 * len(waiting) <= window and window > self.reach:
+        if 2 * waiting <= window and window > self.reach:
             return False
         packs = 1 + self.spare
-        return any(
-            sum(column) >= packs * most
-            for column, most in zip(zip(*waiting, strict=True), self._capacities.values(), strict=True)
-        )
+        return any(total >= packs * most for total, most in zip(totals, self._capacities.values(), strict=True))
 
     def _pack(self, waiting: list[int], table: list[tuple[int, ...]], whole: tuple[int, ...]) -> list[int]:
         """The samples of the next pack, by number: the one that has waited longest and those that fill up best."""
         oldest = waiting[0]
         room = _less(whole, table[oldest])
-        near = [i for i in waiting[1 : self.reach + 1] if _fits(table[i], room)]
+        near = waiting[1 : self.reach + 1]
+        for column, most in enumerate(room):
+            near = [i for i in near if table[i][column] <= most]
         near.sort(key=lambda i: -table[i][0])  # stable: of equal length, first come, first served
         best = _fullest(near, [table[i][0] for i in near], room[0])
-        if not _fits(_sum([table[i] for i in best], len(whole)), room):
+        if len(room) > 1 and not _fits(_sum([table[i] for i in best], len(whole)), room):
             tries = [_greedy(near[skip:], table, room) for skip in range(min(_GREEDY_TRIES, len(near)))]
             best = max(tries, key=lambda chosen: self._fill([table[i] for i in chosen], room), default=[])
         return [oldest, *sorted(best)]

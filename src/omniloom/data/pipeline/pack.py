@@ -209,7 +209,8 @@ class PackStream(Iterator[Item]):
             if last or selection is None or selection.moves(self._window):
                 self._accept(selection)
                 break
-            self._read(self._window, min(limit, 2 * len(self._window)))
+            held = len(self._window)
+            self._read(self._window, min(limit, held + max(size, held // 4)))
         self._window, self._filled = [], True
         self._next_place = _with_end(self._samples.state_dict(), self._over)
 
