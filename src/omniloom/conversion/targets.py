@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ class Wanted:
 
     to: To
     dtype: torch.dtype | None = None
-    parallelism: Parallelism = Parallelism()
+    parallelism: Parallelism = field(default_factory=Parallelism)
     transformer_engine: bool = True
     divisible_by: int = DIVISIBLE_BY
     shard_bytes: int = SHARD_BYTES
