@@ -14,7 +14,7 @@ from omniloom._version import __version__
 _MODULES = {
     "omniloom.errors": (
         "OmniloomError ConfigError StorageError DatasetError ShardError SampleError FatalSampleError StateError "
-        "WorkerError SkipSample IgnoreSample"
+        "InputError WeightsError WorkerError SkipSample IgnoreSample"
     ),
     "omniloom.data.sample": "SampleKey SourceInfo Span",
     "omniloom.data.kinds": (
