@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from omniloom.data.kinds import CrudeSample
 from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import ImageOptions
 from omniloom.data.media.lazy import Lazy
@@ -23,6 +24,7 @@ from tests.unit.image_files import encoded, png
 COLORS = [[(255, 0, 0, 255), (0, 255, 0, 255), (0, 0, 255, 255)], [(255,) * 4, (0, 0, 0, 255), (255, 0, 0, 255)]]
 ROWS = b"".join(b"\0" + bytes(level for color in row for level in color) for row in COLORS)
 IMAGE = png(3, 2, bits=8, color=6, rows=ROWS)
+PARTS = {"png": IMAGE, "0.png": IMAGE, "txt": b"t", "cls": b"7"}
 GREYS = [[76, 150, 29], [255, 0, 76]]  # ITU-R 601-2: 0.299 R + 0.587 G + 0.114 B
 
 # spec: (array type, dtype, shape, where the colours of the upper left pixel are)
@@ -180,3 +182,34 @@ def test_a_lazy_fault_shows_at_each_use() -> None:
     for _ in range(2):
         with pytest.raises(SampleError):
             lazy.get()
+
+
+def test_a_dict_of_parts_decodes_what_is_looked_at() -> None:
+    decoder = SampleDecoder(image_decode="l8")
+    sample = CrudeSample(__key__="k", **{name: decoder.later(name, data) for name, data in PARTS.items()})
+    assert not any(sample.peek(name).is_decoded for name in ("png", "0.png"))
+    assert (sample.peek("png").size(), sample["txt"], sample["cls"]) == ((3, 2), "t", 7)
+    again = pickle.loads(pickle.dumps(sample))
+    assert sample["png"].shape == (2, 3)
+    assert (sample.peek("png").is_decoded, sample.peek("0.png").is_decoded) == (True, False)
+    assert not again.peek("png").is_decoded
+    for made in (dict(again), {**again}, dict(again.items()), dict(zip(again, again.values(), strict=True))):
+        assert made["0.png"].shape == (2, 3)
+    assert (again | {"more": 1})["png"].shape == (2, 3)
+    assert sample.copy()["0.png"].shape == (2, 3)
+    assert (sample.get("absent", 5), sample.pop("0.png").shape, "0.png" in sample) == (5, (2, 3), False)
+
+
+def test_a_broken_part_of_a_dict_costs_nothing_until_it_is_looked_at() -> None:
+    sample = CrudeSample(jpg=SampleDecoder().later("jpg", b"no image"), txt="t")
+    assert sample["txt"] == "t"
+    with pytest.raises(SampleError) as error:
+        sample["jpg"]
+    assert error.value.reason == "not-an-image"
+
+
+def test_laziness_is_a_choice() -> None:
+    assert SampleDecoder(lazy=False, image_decode="l8").later("png", IMAGE).shape == (2, 3)
+    assert SampleDecoder(late=True, image_decode="l8").later("png", IMAGE).shape == (2, 3)
+    assert SampleDecoder(image_decode="raw").later("png", IMAGE) == IMAGE
+    assert SampleDecoder(image_decode="l8").decode("png", IMAGE).shape == (2, 3)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from omniloom.data.collate import batch_pad_stack
+from omniloom.data.media.lazy import LazyDict
 from omniloom.data.sample import SourceInfo
 
 if TYPE_CHECKING:
@@ -232,8 +233,11 @@ class VQAOCRSample(Sample):
     words_text: list[str] | None = None
 
 
-class CrudeSample(dict[str, Any]):
-    """A sample of an undescribed data set: ``__key__``, ``__shard__`` and the like, and each part under its name."""
+class CrudeSample(LazyDict):
+    """A sample of an undescribed data set: ``__key__``, ``__shard__`` and the like, and each part under its name.
+
+    Images and other media are decoded when they are looked at; ``peek("jpg").size()`` is known before.
+    """
 
 
 @edataclass

@@ -102,7 +102,7 @@ class CrudeCook:
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample."""
-        values = raw.parts if self.decoder is None else {n: self.decoder.decode(n, d) for n, d in raw.parts.items()}
+        values = raw.parts if self.decoder is None else {n: self.decoder.later(n, d) for n, d in raw.parts.items()}
         return CrudeSample(
             __key__=raw.name,
             __shard__=raw.shard,

@@ -73,7 +73,8 @@ class SampleDecoder:
             Energon's: ``[torch|pil]{l,rgb,rgba}[8]``, where ``torch`` gives tensors with channels first, ``pil``
             images of Pillow, and no prefix arrays with channels last; without ``8`` they are float32 from 0 to 1.
         images: what is done with images that are not plain: orientation, background, limits, frames, partial files.
-        lazy: media parts become `Lazy` values, decoded when their ``get()`` is first called.
+        lazy: media parts become `Lazy` values, decoded when their ``get()`` is first called. ``None``: only in
+            samples that are dicts of their parts, which call it themselves when a part is looked at. ``False``: never.
         guess_content: parts that hold an image are decoded as one whatever they are called.
         pdf_pages: parts called ``pdf`` are images of the page that ``images.frame`` says; otherwise they stay bytes.
         strict_json: refuse what is no JSON although Python reads it: NaN, keys that come twice, and the like.
@@ -83,7 +84,7 @@ class SampleDecoder:
     image_decode: str = "uint8"
     late: bool = False
     images: ImageOptions = _DEFAULT_IMAGES
-    lazy: bool = False
+    lazy: bool | None = None
     guess_content: bool = False
     pdf_pages: bool = False
     strict_json: bool = True
@@ -115,6 +116,17 @@ class SampleDecoder:
         if extension.lower() in _MEDIA_TABLE:
             return f"an image, decoded as {self.image_decode!r}"
         return next(words for extensions, words in _WORDS if extension in extensions)
+
+    def later(self, fname: str, raw: bytes) -> Any:
+        """As `decode`, but a media part is decoded when it is first looked at; for dicts that see to it.
+
+        Where the caller's process makes the tensors (``late``), nobody looks at a part before that: it is decoded now.
+        """
+        extension = fname.rpartition(".")[2].lower()
+        if self.lazy is not None or self.late or extension not in _MEDIA_TABLE:
+            return self.decode(fname, raw)
+        function = self._by_name(fname)
+        return raw if function is None else Lazy(raw, function, name=fname)
 
     def image(self, data: bytes) -> Any:
         """An image as ``image_decode`` says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -84,3 +84,55 @@ def _again(data: bytes | None, decode: Callable[[bytes], T], name: str, value: T
 def resolve(value: Any) -> Any:
     """The value itself, or what a `Lazy` stands for."""
     return value.get() if isinstance(value, Lazy) else value
+
+
+class LazyDict(dict[str, Any]):
+    """A dict whose `Lazy` values are decoded when they are looked at: users see values, never a `Lazy`.
+
+    What is not looked at is not decoded, and is pickled as its bytes. `peek` gives a value without decoding it.
+    """
+
+    def peek(self, name: str) -> Any:
+        """The value as it is: a `Lazy`, which knows its ``size()``, where it has not been decoded. Raises KeyError."""
+        return super().__getitem__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return resolve(super().__getitem__(name))
+
+    def __iter__(self) -> Iterator[str]:
+        # With an __iter__ of its own, `dict(sample)` and `{**sample}` ask for each value instead of copying them.
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of that name, or the default."""
+        return resolve(super().get(name, default))
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Take the value of that name out. Raises KeyError where there is none, unless a default is given."""
+        return resolve(super().pop(name, *default))
+
+    def values(self) -> Any:
+        """All values, each decoded when its turn comes."""
+        return map(self.__getitem__, self)
+
+    def items(self) -> Any:
+        """All names and values, each decoded when its turn comes."""
+        return ((name, self[name]) for name in self)
+
+    def copy(self) -> Any:
+        """A copy that has decoded as much, and no more."""
+        return type(self)({name: self.peek(name) for name in self})
+
+    def __or__(self, other: Any) -> Any:
+        return type(self)({**{name: self.peek(name) for name in self}, **other})
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ({name: self.peek(name) for name in self},)
