@@ -39,7 +39,10 @@ COMMANDS: dict[str, Entry] = {
     "info": Entry("omniloom.tools.info:command", "Tell what a prepared data set holds."),
     "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),
     "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
+    "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score answers to a benchmark."),
+    "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check models' weights."),
+    "fetch": Entry("omniloom.tools.fetch:command", "Download models and data sets by name."),
 }
 
 
