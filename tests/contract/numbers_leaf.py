@@ -73,7 +73,7 @@ PACKER = BestFitPacker({"tokens": 40, "samples": 4})
 
 def length(sample: tuple[str, float, Any]) -> int:
     """1 to 16 tokens, by the name."""
-    return 1 + int(sample[0].strip("abc")) % 16
+    return 1 + int("".join(filter(str.isdigit, sample[0]))) % 16
 
 
 def fit(samples: list[Any], *, last: bool) -> Selection:
