@@ -26,26 +26,26 @@ class ImageProcessor:
     Attributes:
         tile_pixels: side of a tile.
         tile_tokens: tokens that the model makes of a tile, see `tile_tokens`.
-        tower: whose pixel statistics are used.
+        tower: whose pixel statistics are used, or the statistics.
         layout: how an image becomes tiles.
         augmentation: what is done to images of samples whose subflavors say ``augmentation: true``.
     """
 
     tile_pixels: int
     tile_tokens: int
-    tower: str = "clip"
+    tower: str | PixelStatistics = "clip"
     layout: Layout = field(default_factory=Squash)
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
         if self.tile_pixels < 1 or self.tile_tokens < 1:
             raise ConfigError(f"tile_pixels={self.tile_pixels}, tile_tokens={self.tile_tokens}; at least 1 expected")
-        pixel_statistics(self.tower)
+        _ = self.statistics  # an unknown tower is told now
 
     @property
     def statistics(self) -> PixelStatistics:
         """Mean and deviation of the tower's pixels."""
-        return pixel_statistics(self.tower)
+        return self.tower if isinstance(self.tower, PixelStatistics) else pixel_statistics(self.tower)
 
     def plan(self, image: Any, *, max_tiles: int | None = None) -> TilePlan:
         """The tiles that an image becomes. Reads no more than its header. Raises SampleError if it is none."""
