@@ -13,7 +13,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.activation import activation
 from omniloom.model.build import build
 from omniloom.model.config import DecoderConfig, LlavaConfig, ProjectorConfig, RopeConfig, VisionConfig
-from omniloom.model.families import read_config, read_config_file
+from omniloom.model.families import read_config, read_config_file, write_config
 from omniloom.model.initialize import initialize
 from omniloom.model.projector import Projector, pixel_shuffle, pool
 from omniloom.model.rope import attention_factor, frequencies, rope_table, rotate
@@ -174,6 +174,7 @@ def test_yarns_attention_factor() -> None:
             {"model_type": "llava", "vision_config": {"model_type": "siglip_vision_model"}},
             "'default' drops one token, but a tower of family 'siglip' has 0",
         ),
+        ({"model_type": "llava", "mm_vision_tower": "clip"}, "form of LLaVA's own program"),
         ({"model_type": "llava", "text_config": {"model_type": "llava"}}, "a part of the model is a whole model"),
         (
             {"model_type": "qwen2", "use_sliding_window": True, "num_hidden_layers": 2, "layer_types": ["x", "y"]},
@@ -185,6 +186,43 @@ def test_yarns_attention_factor() -> None:
 def test_config_files_that_cannot_be_honoured(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_config(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "window"),
+    [({}, 4096), ({"sliding_window": None}, None), ({"sliding_window": 1024}, 1024)],
+    ids=["v0.1 says nothing", "v0.2 and v0.3 say null", "another"],
+)
+def test_mistrals_window(given: dict[str, Any], window: int | None) -> None:
+    config = read_config({"model_type": "mistral", **given})
+    assert isinstance(config, DecoderConfig)
+    assert config.window == window
+    assert read_config(write_config(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, RopeConfig(theta=10_000.0)),
+        ({"rope_theta": 5e6, "rope_scaling": None}, RopeConfig(theta=5e6)),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, RopeConfig(theta=7.0)),
+        ({"rope_scaling": {"type": "linear", "factor": 4}}, RopeConfig(kind="linear", factor=4.0)),
+        (
+            {"max_position_embeddings": 4096, "rope_scaling": {"type": "yarn", "factor": 2.0}},
+            RopeConfig(kind="yarn", factor=2.0, original_positions=4096),
+        ),
+    ],
+)
+def test_rope_in_old_and_new_files(given: dict[str, Any], expected: RopeConfig) -> None:
+    config = read_config({"model_type": "llama", **given})
+    assert isinstance(config, DecoderConfig)
+    assert config.rope == expected
+
+
+def test_a_model_of_transformers_has_no_table_here() -> None:
+    sizes = {"vocab_size": 8, "dim": 8, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "head_dim": 8, "mlp_dim": 8}
+    with pytest.raises(ConfigError, match="'hf' has no files of its own here"):
+        write_config(DecoderConfig(family="hf", **sizes))  # type: ignore[arg-type]
 
 
 def test_a_config_file_is_named_in_its_errors(tmp_path: Path) -> None:

@@ -76,8 +76,18 @@ def read_config_file(path: Path) -> Config:
 
 
 def family_of(config: Config, *, form: str = "llava") -> Family:
-    """The family that writes this config; a whole model may be written as ``llava`` or ``internvl``."""
-    return FAMILIES[form if isinstance(config, LlavaConfig) else config.family]
+    """The family that writes this config; a whole model may be written as ``llava`` or ``internvl``.
+
+    Raises:
+        ConfigError: there is none, as for a model of transformers.
+    """
+    name = form if isinstance(config, LlavaConfig) else config.family
+    if name not in FAMILIES:
+        raise ConfigError(
+            f"a model of family {name!r} has no files of its own here; {', '.join(FAMILIES)} have. "
+            "Save a model of transformers with its own `save_pretrained`."
+        )
+    return FAMILIES[name]
 
 
 def write_config(config: Config, *, form: str = "llava") -> dict[str, Any]:

@@ -99,6 +99,11 @@ def feature_layers(fields: Fields) -> tuple[int, ...]:
 
 
 def _read(given: Mapping[str, Any], read_part: Read) -> LlavaConfig:
+    if "mm_vision_tower" in given:
+        raise ConfigError(
+            "config.json of 'llava': this is the form of LLaVA's own program ('mm_vision_tower'), without its tower. "
+            "Use the same model in Hugging Face's form, as llava-hf publishes it."
+        )
     fields = Fields(given, _DEFAULTS)
     language = read_part(text_section(given))
     vision = read_part(given.get("vision_config") or _DEFAULT_VISION)
