@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "energon_mixes"))
 
 from mixes import SETS, describe_sets, make_sets
 
-from omniloom import WorkerConfig, get_loader, get_val_dataset, prepare_dataset
+from omniloom import WorkerConfig, get_loader, get_val_dataset, prepare_dataset, prepare_metadataset
 from omniloom.data.mix.flatten import flatten
 from omniloom.data.mix.tree import Ref
 
@@ -61,3 +61,13 @@ def test_evaluation_goes_through_the_samples_that_energon_goes_through(
     dataset = get_val_dataset(root / name, split_part=part, worker_config=config, batch_size=None, trust=True)
     samples: list[Any] = [[s.__key__, s.text, s.__subflavors__] for s in get_loader(dataset)]
     assert samples == EXPECTED[case]["samples"]
+
+
+@pytest.mark.parametrize("case", [case for case in EXPECTED if EXPECTED[case]["join_indexes"]])
+def test_joins_are_prepared_for_energon_byte_for_byte(case: str, root: Path) -> None:
+    name, part = case.split()
+    (prepared,) = prepare_metadataset(root / name)
+    assert prepared.energon_path is not None
+    (expected,) = EXPECTED[case]["join_indexes"]
+    assert Path(prepared.energon_path).read_bytes().hex() == expected
+    assert (prepared.split_part, prepared.rows) == (part, (len(expected) // 2 - 16) // 24 // (2 + ("three" in name)))

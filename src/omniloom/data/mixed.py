@@ -166,19 +166,21 @@ class MixOpener:
         )
         return opener.open(leaf.path, name)
 
+    def open_columns(self, join: FlatJoin, name: str) -> tuple[Leaf, ...]:
+        """The leaves of a join, the primary first."""
+        return tuple(self._open_one(column.leaf, name) for column in join.columns)
+
+    def join_columns(self, join: FlatJoin, leaves: tuple[Leaf, ...]) -> list[Column]:
+        """The leaves of a join as its index sees them."""
+        return [Column(leaf.rows, one.nonmatch, leaf.path) for leaf, one in zip(leaves, join.columns, strict=True)]
+
     def _open_join(self, join: FlatJoin, name: str) -> Leaf:
-        columns = tuple(self._open_one(column.leaf, name) for column in join.columns)
-        path = join_index_path(
-            [Column(leaf.rows, column.nonmatch, leaf.path) for leaf, column in zip(columns, join.columns, strict=True)],
-            cache_folder=join.cache_folder,
-        )
+        leaves = self.open_columns(join, name)
+        path = join_index_path(self.join_columns(join, leaves), cache_folder=join.cache_folder)
         keywords = tuple(column.name or "" for column in join.columns)
-        cook = JoinCook(
-            columns,
-            find_joiner(join.joiner, trust=self.opener.trust),
-            keywords if all(keywords) else None,
-        )
-        return Leaf(name, JoinRows(tuple(leaf.rows for leaf in columns), path), cook, columns[0].path)
+        joiner = find_joiner(join.joiner, trust=self.opener.trust)
+        cook = JoinCook(leaves, joiner, keywords if all(keywords) else None)
+        return Leaf(name, JoinRows(tuple(leaf.rows for leaf in leaves), path), cook, leaves[0].path)
 
 
 def _weighted(leaf: PlanLeaf, entry: _Entry, mode: str, group_rows: Mapping[Any, float], *, repeat: bool) -> PlanLeaf:

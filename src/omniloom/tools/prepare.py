@@ -20,11 +20,13 @@ from omniloom.data.index.prepare import Progress, prepare_dataset
 from omniloom.data.index.sidecar import Prepared
 from omniloom.data.index.sources import find_sources
 from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio, read_splits
+from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.source_tools import other_source
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
 from omniloom.tools.other_sources import prepare_other
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
 from omniloom.tools.prepare_media import find_media, index_media, media_summary
+from omniloom.tools.prepare_mix import prepare_mix
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
 from omniloom.tools.progress_bar import Display, progress_bar
 
@@ -44,7 +46,8 @@ EXIT_ERROR = 1
 def command(dataset: Path, options: PrepareOptions) -> None:
     """Index a folder of shards, so that it can be loaded.
 
-    Also a JSONL file, a folder of such, a LLaVA JSON or a plain folder of files: they get indexes of their own kinds.
+    Also a JSONL file, a folder of such, a LLaVA JSON or a plain folder of files: they get indexes of their own kinds;
+    and a metadataset (.yaml), whose joins are indexed.
     For shards it writes .nv-meta and one .tar.idx per shard, the files that Energon reads too, and asks for what is not
     given.
     Run it again after a failure or when shards were added: finished scans are not repeated.
@@ -53,6 +56,9 @@ def command(dataset: Path, options: PrepareOptions) -> None:
         options.check()
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+    if is_metadataset(str(dataset)):
+        prepare_mix(dataset, as_json=options.as_json)
+        return
     source = other_source(dataset)
     if source is not None:
         prepare_other(source, as_json=options.as_json)

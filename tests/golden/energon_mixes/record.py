@@ -52,7 +52,8 @@ def recorded(root: Path, name: str, part: str) -> dict:
     ]
     dataset = get_val_dataset(str(path), split_part=part, worker_config=config, batch_size=None)
     samples = [[s.__key__, s.text, s.__subflavors__] for s in get_loader(dataset)]
-    return {"mode": loaded.blend_mode.value, "leaves": leaves, "samples": samples}
+    indexes = [one.read_bytes().hex() for one in Path(f"{root / name}.cache").glob("join_index_*.bin")]
+    return {"mode": loaded.blend_mode.value, "leaves": leaves, "samples": samples, "join_indexes": indexes}
 
 
 if __name__ == "__main__":

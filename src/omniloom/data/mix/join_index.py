@@ -32,7 +32,7 @@ from omniloom.errors import DatasetError, StorageError
 logger = logging.getLogger("omniloom")
 
 FORMAT = 1
-BUCKET_ROWS = 4_000_000
+BUCKET_ROWS = 1_000_000
 """Rows of a data set that are sorted at a time: 24 bytes each, and as much again for sorting."""
 
 CACHE_VARIABLE = "OMNILOOM_CACHE"
