@@ -26,6 +26,7 @@ NAMES = (
     "image_work",
     "first_batch",
     "prepare",
+    "mix",
     "plan",
     "scale",
     "shuffle_quality",
