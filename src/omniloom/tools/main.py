@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "prepare-media": Entry("omniloom.tools.prepare_media:command", "Index sizes and lengths of images, video, audio."),
     "info": Entry("omniloom.tools.info:command", "Tell what a prepared data set holds."),
     "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),
+    "inspect": Entry("omniloom.tools.inspect:command", "Show samples as the model sees them: tokens, tiles, packs."),
     "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
     "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score answers to a benchmark."),

@@ -64,7 +64,7 @@ def _card(sample: PreviewSample) -> str:
 def _part(part: Part) -> str:
     size = f'<p class="size">{escape(part.name)}: {escape(part.shape or part.kind)}, {part.size_bytes:,} bytes</p>'
     if part.picture is not None:
-        return f'<figure><img alt="{escape(part.name)}" src="{_data_uri(part.picture)}"></figure>{size}'
+        return f'<figure><img alt="{escape(part.name)}" src="{data_uri(part.picture)}"></figure>{size}'
     if _is_conversation(part.value):
         return "".join(_turn(turn) for turn in part.value) + size
     return f"<pre>{escape(part.text)}</pre>{size}"
@@ -84,7 +84,8 @@ def _is_conversation(value: Any) -> bool:
     )
 
 
-def _data_uri(picture: Image.Image) -> str:
+def data_uri(picture: Image.Image) -> str:
+    """A picture as a ``data:`` URL."""
     stream = io.BytesIO()
     picture.save(stream, "JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"

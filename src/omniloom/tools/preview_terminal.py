@@ -22,12 +22,12 @@ def print_samples(samples: Iterable[PreviewSample], *, console: Console) -> int:
     """Print samples one below the other; returns how many."""
     count = 0
     for sample in samples:
-        console.rule(Text(_printable(f"{sample.row}  {sample.key}"), style="bold"), align="left")
-        console.print(Text(f"{_printable(sample.shard)}, bytes {sample.start:,} to {sample.stop:,}", style="dim"))
+        console.rule(Text(printable(f"{sample.row}  {sample.key}"), style="bold"), align="left")
+        console.print(Text(f"{printable(sample.shard)}, bytes {sample.start:,} to {sample.stop:,}", style="dim"))
         if sample.fault:
             console.print(Text(sample.fault, style="red"))
         for name, value in sample.fields.items():
-            console.print(Text.assemble((name, "green"), " = ", _printable(value)))
+            console.print(Text.assemble((name, "green"), " = ", printable(value)))
         for part in sample.parts:
             console.print(_part(part, console))
         count += 1
@@ -36,7 +36,7 @@ def print_samples(samples: Iterable[PreviewSample], *, console: Console) -> int:
 
 def _part(part: Part, console: Console) -> RenderableType:
     head = Text.assemble((part.name, "cyan"), (f"  {part.shape or part.kind}, {part.size_bytes:,} bytes", "dim"))
-    body: RenderableType = Text(_printable(part.text))
+    body: RenderableType = Text(printable(part.text))
     if part.picture is not None:
         body = draw(part.picture, columns=min(MAX_COLUMNS, console.width - 2), colour=console.color_system is not None)
     return Group(head, Padding(body, (0, 0, 0, 2)))
@@ -69,6 +69,6 @@ def _rgb(pixel: list[int]) -> str:
     return "#{:02x}{:02x}{:02x}".format(*pixel)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Text of strangers without what moves the cursor or changes the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

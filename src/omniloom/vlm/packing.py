@@ -49,7 +49,8 @@ class MegatronPacker(BestFitPacker):
 
     def select(self, samples: Sequence[Any], costs: Sequence[Cost | Exception], *, last: bool = False) -> Selection:
         """Sort out a window. Arguments as for `BestFitPacker.select`."""
-        name, capacity = self.names[0], self.settings["capacity"][self.names[0]]
+        name = self.names[0]
+        capacity = self.capacity if isinstance(self.capacity, int) else self.capacity[name]
         lengths = {}
         failed: list[tuple[Any, Exception]] = []
         for position, cost in enumerate(costs):
