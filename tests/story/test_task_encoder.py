@@ -21,7 +21,6 @@ from omniloom import (
     Cooker,
     DefaultTaskEncoder,
     LengthBuckets,
-    SampleDecoder,
     SkipSample,
     TaskEncoder,
     WorkerConfig,
@@ -92,7 +91,7 @@ class Caption(ol.Sample):
 def cook_caption(sample: dict[str, Any]) -> Caption:
     return Caption(
         **basic_sample_keys(sample),
-        image=sample["png"],
+        image=sample.peek("png"),
         tokens=list(range(len(sample["txt"].split()))),
         drawn=random.random(),
     )
@@ -272,7 +271,6 @@ class Packed(ol.Sample):
 class PackedCaptions(Captions):
     """Costs from the image's header; pixels only for what is packed."""
 
-    decoder = SampleDecoder(lazy=True)
     packer = BestFitPacker({"tokens": 40, "images": 5})
 
     def preencode_sample(self, sample: Caption) -> Caption:

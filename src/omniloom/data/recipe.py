@@ -22,7 +22,7 @@ from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Plan
-from omniloom.data.row_cook import CrudeCook
+from omniloom.data.row_cook import ColumnCook, CrudeCook, RowCook
 from omniloom.data.side.open import open_side_store
 from omniloom.data.side.store import DecodeFileStore, FileStore, PrimaryFileStore
 from omniloom.data.task import STEPS, TaskEncoder
@@ -140,18 +140,15 @@ def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tupl
 
 def _cook_of(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | CookByWay | None:
     """The cook step of a leaf; ``None`` where its samples are not crude."""
-    if isinstance(leaf.cook_row, CrudeCook):
-        return _cook(encoder, leaf)
-    if not isinstance(leaf.cook_row, WaysCook) or not isinstance(leaf.cook_row.ways[0], CrudeCook):
-        return None
-    ways = [way for way in leaf.cook_row.ways if isinstance(way, CrudeCook)]
+    if not isinstance(leaf.cook_row, WaysCook):
+        return _cook(encoder, leaf) if _is_crude(leaf.cook_row) else None
+    ways = [way for way in leaf.cook_row.ways if _is_crude(way)]
     cooks = tuple(_cook(encoder, replace(leaf, cook_row=way)) for way in ways)
-    return CookByWay(tuple(way.subflavors for way in ways), cooks) if any(cooks) else None
+    return CookByWay(tuple(_subflavors(way) for way in ways), cooks) if any(cooks) else None
 
 
 def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | None:
-    subflavors = leaf.cook_row.subflavors if isinstance(leaf.cook_row, CrudeCook) else None
-    cooker = find_cooker(encoder.cookers, subflavors, where=leaf.path)
+    cooker = find_cooker(encoder.cookers, _subflavors(leaf.cook_row), where=leaf.path)
     if cooker is None:
         return None
     stores = {name: _decoded(store, encoder) for name, store in leaf.aux.items() if name != "primary"}
@@ -161,6 +158,15 @@ def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | No
         primary = partial(PrimaryFileStore, _decoded(store, encoder))
     cache = running.current_cache if cooker.need_cache else None
     return CookStep(encoder.step("cook_crude_sample"), cooker, stores, primary, cache)
+
+
+def _is_crude(cook: RowCook) -> bool:
+    """Whether samples are the dicts that an undescribed data set gives."""
+    return isinstance(cook, CrudeCook) or (isinstance(cook, ColumnCook) and cook.sample_type is None)
+
+
+def _subflavors(cook: RowCook) -> dict[str, Any] | None:
+    return cook.subflavors if isinstance(cook, CrudeCook | ColumnCook) else None
 
 
 def _decoded(store: FileStore[Any], encoder: TaskEncoder[Any, Any, Any, Any]) -> FileStore[Any]:
