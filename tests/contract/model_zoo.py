@@ -48,6 +48,7 @@ VISION_FAMILIES = {
         "qkv_bias": True,
         "qk_normalization": False,
     },
+    "radio": {"model_type": "radio", **VISION, "mlp_ratio": 2, "max_img_size": 112},
     "dinov2": {"model_type": "dinov2", **VISION},
     "dinov2-registers": {"model_type": "dinov2_with_registers", **VISION, "num_register_tokens": 4},
     "dinov2-giant": {"model_type": "dinov2", **VISION, "use_swiglu_ffn": True},
@@ -62,18 +63,17 @@ def vision(name, **changes):
     return replace(read_config(VISION_FAMILIES[name]), **changes)
 
 
-def llava(language_name="llama", vision_name="clip", **changes):
+def llava(language_name="llama", vision_name="clip", *, image_token_id=198, **changes):
     text, tower = language(language_name), vision(vision_name)
     projector = ProjectorConfig(input_dim=tower.dim, hidden_dims=(text.dim,), output_dim=text.dim)
-    return LlavaConfig(language=text, vision=tower, projector=projector, image_token_id=200, **changes)
+    return LlavaConfig(language=text, vision=tower, projector=projector, image_token_id=image_token_id, **changes)
 
 
 def every_config():
     yield from ((name, language(name)) for name in LANGUAGE_FAMILIES)
     yield from ((name, vision(name)) for name in VISION_FAMILIES)
-    yield from (
-        (f"llava-{one}-{other}", llava(one, other)) for one, other in (("mistral", "clip"), ("llama-tied", "siglip"))
-    )
+    yield "llava-mistral-clip", llava("mistral", "clip")
+    yield "llava-llama-tied-siglip", llava("llama-tied", "siglip", keep_class_token=True)
 
 
 def coded(name, shape, dtype):
