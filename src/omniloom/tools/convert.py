@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from omniloom.data.convert.tar_archives import plan_unpacking, unpack_archives
+from omniloom.tools.convert_offline import offline_commands
 from omniloom.tools.convert_options import EXIT_LEFT_OUT, convert_shown, shard_options
 from omniloom.tools.convert_recipes import recipe_commands
 from omniloom.tools.progress_bar import progress_bar
@@ -88,5 +89,5 @@ def tar(ctx: click.Context, /, source: Path, *, out: Path, overwrite: bool, prog
         ctx.exit(EXIT_LEFT_OUT)
 
 
-for _recipe in recipe_commands():
-    command.add_command(_recipe)
+for _command in (*recipe_commands(), *offline_commands()):
+    command.add_command(_command)

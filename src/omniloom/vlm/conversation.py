@@ -115,6 +115,14 @@ def read_conversation(
     return place_images(read, images=images, policy=policy)
 
 
+def write_conversation(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """The turns as JSON holds them: contents as parts, so that `read_conversation` gives the same turns again.
+
+    Images are meant in the order of their places; see `ImagePart.index` for which those are.
+    """
+    return [{"role": turn.role, "content": [_written(part) for part in turn.parts]} for turn in turns]
+
+
 def split_places(text: str) -> tuple[Part, ...]:
     """Text and places. The place of ``<image-3>`` has the index 2, one without a number -1: the next in order."""
     parts: list[Part] = []
@@ -216,12 +224,20 @@ def _read_turn(turn: Mapping[str, Any], number: int) -> Turn:
     raise SampleError(f"turn {number} has no text: {type(content).__name__} found", reason="bad-content")
 
 
+def _written(part: Part) -> dict[str, str]:
+    if isinstance(part, ImagePart):
+        return {"type": "image"}
+    return {"type": "token", "text": part.name} if isinstance(part, TokenPart) else {"type": "text", "text": part}
+
+
 def _read_part(part: Any, number: int, role: Role) -> Part:
     if isinstance(part, str):
         return part
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind == "text" and isinstance(part.get("text"), str):
         return str(part["text"])
+    if kind == "token" and isinstance(part.get("text"), str):
+        return TokenPart(str(part["text"]))
     if kind in _MEDIA_TYPES and role != "assistant":
         return ImagePart(-1)
     raise SampleError(

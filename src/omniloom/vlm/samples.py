@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from omniloom.vlm.grids import Grid
 
 VIDEO_EXTENSIONS = frozenset(("mp4", "mkv", "webm", "mov", "avi", "m4v"))
-PACK_PART = "pack.json"
 
 
 @edataclass
@@ -26,12 +25,14 @@ class ConversationSample(Sample):
         images: images in order, decoded or not.
         video: a video in place of images.
         grids: (columns, rows) of tiles of each image, chosen beforehand; ``None``: chosen by the image's size.
+        complete: whether the turns are all there is; otherwise the encoder's system text is put in front.
     """
 
     turns: list[dict[str, Any]]
     images: list[Any]
     video: Any = None
     grids: list[Grid | None] | None = None
+    complete: bool = False
 
 
 @edataclass
@@ -62,40 +63,41 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     Raises:
         SampleError: ``missing-part``: there is no part ``json``; ``bad-content``: it holds no turns.
     """
-    if PACK_PART in raw:
-        return _cook_pack(raw)
     if "json" not in raw:
         parts = ", ".join(name for name in raw if not name.startswith("__"))
         raise SampleError(f"no part 'json' with turns, only {parts}", reason="missing-part")
     turns = raw["json"]
+    if isinstance(turns, dict) and "samples" in turns:
+        return _cook_pack(raw, turns["samples"])
+    if isinstance(turns, dict) and turns.get("complete"):
+        return _cook_complete(raw, turns, key=str(raw["__key__"]), images=_image_parts(raw))
     if isinstance(turns, dict):
         turns = next((turns[name] for name in ("conversations", "messages", "texts") if name in turns), None)
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         raise SampleError("the part 'json' holds no list of turns", reason="bad-content")
-    extra = raw.get("extra.json")
-    grids = extra.get("grids") if isinstance(extra, dict) else None
     return ConversationSample(
         **_base(raw),
         turns=turns,
         images=[raw[name] for name in _image_parts(raw)],
         video=next((raw[name] for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
-        grids=[tuple(grid) if grid else None for grid in grids] if grids else None,
     )
 
 
-def _cook_pack(raw: CrudeSample) -> SampleListSample:
-    samples = []
-    for one in raw[PACK_PART]["samples"]:
-        grids = one.get("grids")
-        samples.append(
-            ConversationSample(
-                **{**_base(raw), "__key__": one["key"]},
-                turns=one["turns"],
-                images=[raw[name] for name in one["images"]],
-                grids=[tuple(grid) if grid else None for grid in grids] if grids else None,
-            )
-        )
+def _cook_pack(raw: CrudeSample, listed: list[dict[str, Any]]) -> SampleListSample:
+    parts = _image_parts(raw)
+    samples = [_cook_complete(raw, one, key=one["key"], images=[parts[n] for n in one["images"]]) for one in listed]
     return SampleListSample(**_base(raw), samples=samples)
+
+
+def _cook_complete(raw: CrudeSample, one: dict[str, Any], *, key: str, images: list[str]) -> ConversationSample:
+    """A conversation as `omniloom.vlm.offline` writes it."""
+    return ConversationSample(
+        **{**_base(raw), "__key__": key},
+        turns=one["turns"],
+        images=[raw[name] for name in images],
+        grids=[None if grid is None else (grid[0], grid[1]) for grid in one["grids"]],
+        complete=True,
+    )
 
 
 def _base(raw: CrudeSample) -> dict[str, Any]:

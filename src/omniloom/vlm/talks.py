@@ -211,6 +211,9 @@ def _offline(rules: TalkRules, sample: OfflineTargetAspectRatioSample) -> Talk:
 def _conversation(rules: TalkRules, sample: ConversationSample) -> Talk:
     if sample.video is not None:
         return _video_talk(rules, sample.turns, sample.video)
+    if sample.complete:
+        turns = read_conversation(sample.turns, images=len(sample.images), policy=rules.placeholders)
+        return Talk(turns, tuple(sample.images), grids=None if sample.grids is None else tuple(sample.grids))
     return _image_talk(rules, sample.turns, sample.images, sample.grids)
 
 
