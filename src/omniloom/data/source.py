@@ -10,9 +10,11 @@ from typing import Any
 from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_settings import DatasetSettings, read_settings
 from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
+from omniloom.data.index.field_map import part_names
 from omniloom.data.index.file_splits import files_of_part
 from omniloom.data.index.folder_rows import FolderRows
 from omniloom.data.index.layout import meta_path
+from omniloom.data.index.sample_types import check_field_names
 from omniloom.data.index.source_kind import Source, SourceKind, find_source
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.index.trusted_code import PartFilter, file_function, is_trusted, named_class, require_trust
@@ -120,12 +122,12 @@ class LeafOpener:
         self, described: SampleDescription, settings: DatasetSettings, source: Source, where: str
     ) -> Container[str] | None:
         """The parts that are read."""
-        if described.fields is not None and settings.part_filter is not None and not described.crude:
-            raise ConfigError(
-                f"{where}: part_filter stands beside a field_map, which says itself which parts are read."
-            )
         if described.fields is not None and not described.crude:
-            return frozenset(option.part for options in described.fields.values() for option in options)
+            if settings.part_filter is not None:
+                raise ConfigError(
+                    f"{where}: part_filter stands beside a field_map, which says itself which parts are read."
+                )
+            return part_names(described.fields)
         if isinstance(settings.part_filter, str):
             require_trust(self.trust, where=where, what=f"part_filter ({settings.part_filter})")
             return PartFilter(file_function(settings.part_filter, root=source.root, default="part_filter"))
@@ -157,6 +159,8 @@ class LeafOpener:
     def _sample_type(self, described: SampleDescription, where: str) -> Callable[..., Any]:
         ours = described.module.split(".")[0] == "omniloom" or described.module.startswith(_OUR_MODULES)
         if described.type_name in SAMPLE_CLASSES and (ours or not is_trusted(self.trust)):
+            if described.fields is not None:
+                check_field_names(described.type_name, described.fields, where=where)
             return SAMPLE_CLASSES[described.type_name]
         if is_trusted(self.trust) and described.module:
             return named_class(described.module, described.type_name, where=where)

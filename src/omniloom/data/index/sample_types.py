@@ -144,20 +144,28 @@ def check_sample_type(name: str) -> None:
         raise ConfigError(f"there is no sample type {name!r}; there are {', '.join([*SAMPLE_TYPES, CRUDE_TYPE])}.")
 
 
-def check_field_names(sample_type: str, names: Iterable[str]) -> None:
+def check_field_names(sample_type: str, names: Iterable[str], *, where: str = "") -> None:
     """See that a field map names fields of the type, and all that are required.
+
+    Args:
+        sample_type: name of the type.
+        names: fields that the map fills.
+        where: the file it stands in, for messages.
 
     Raises:
         ConfigError: a name is no field, or a required field is missing.
     """
+    begin = f"{where}: " if where else ""
     fields = {field.name: field for field in SAMPLE_TYPES[sample_type].fields}
     given = set(names)
     unknown = sorted(given - set(fields))
     if unknown:
-        raise ConfigError(f"{sample_type} has no field {unknown[0]!r}; its fields are {', '.join(fields) or 'none'}.")
+        raise ConfigError(
+            f"{begin}{sample_type} has no field {unknown[0]!r}; its fields are {', '.join(fields) or 'none'}."
+        )
     missing = [name for name, field in fields.items() if field.required and name not in given]
     if missing:
         raise ConfigError(
-            f"the field map leaves out {', '.join(map(repr, missing))}, which {sample_type} needs. Say which part "
-            f'holds it, such as {{"{missing[0]}": "txt"}}.'
+            f"{begin}the field map leaves out {', '.join(map(repr, missing))}, which {sample_type} needs. Say which "
+            f'part holds it, such as {{"{missing[0]}": "txt"}}.'
         )
