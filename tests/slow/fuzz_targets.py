@@ -5,6 +5,7 @@ A target raises nothing but AssertionError: an answer that is wrong, or an error
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import math
@@ -20,9 +21,11 @@ import numpy as np
 
 from omniloom.data.index.database import find_all
 from omniloom.data.index.dataset import open_dataset
+from omniloom.data.index.lint_media import media_faults
 from omniloom.data.index.prepare import prepare_dataset
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
+from omniloom.data.media.av_parts import decode_av
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.media.image import decode_image
 from omniloom.data.media.json_part import parse_strict_json
@@ -30,6 +33,7 @@ from omniloom.data.media.probe import image_size
 from omniloom.data.shards.scan import scan_shard
 from omniloom.errors import ConfigError, OmniloomError, SampleError, ShardError, SkipSample, StorageError
 from tests.contract.corruption import archive, corrupt, sound_parts
+from tests.contract.media_clips import clip, tone
 from tests.contract.test_lint_promise import DECODERS, check_parts, check_shard
 
 PARTS = sound_parts()
@@ -207,6 +211,23 @@ def lint_and_shards(draw: random.Random) -> str:
     return check_shard(draw, DECODERS[draw.choice(sorted(DECODERS))])
 
 
+def video_and_sound(draw: random.Random) -> str:
+    """A damaged clip: decoded to its end or refused, in bounded time; what lint passes decodes whole."""
+    data = corrupt(draw.choice(_clips()), draw)
+    try:
+        faults = media_faults(data)
+    except SampleError as error:
+        return error.reason
+    found = decode_av(data, av_decode="torch", video_decode_audio=True)
+    assert found is not None
+    return "read with remarks" if faults else "read"
+
+
+@functools.cache
+def _clips() -> list[bytes]:
+    return [clip("mp4"), clip("matroska"), clip("avi"), tone()]
+
+
 TARGETS = (
     Target("tar walker", tar_walker),
     Target("JSON reader", json_reader),
@@ -214,6 +235,7 @@ TARGETS = (
     Target("parts under wrong names", any_part),
     Target("index files", index_files),
     Target("YAML reader", yaml_reader),
+    Target("video and sound", video_and_sound),
     Target("lint beside read and decode: samples", lint_and_parts, inputs=100),
     Target("lint beside read and decode: shards", lint_and_shards),
 )

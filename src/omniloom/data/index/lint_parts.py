@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from omniloom.data.index.field_map import FieldOption, field_value
 from omniloom.data.media.decoder import (
     ARRAY_EXTENSIONS,
+    AV_EXTENSIONS,
     IMAGE_EXTENSIONS,
     JSON_EXTENSIONS,
     NUMBER_EXTENSIONS,
@@ -24,7 +25,7 @@ WARNING = "warning"
 
 CHECKED_BYTES = 1 << 30
 PICKLE_EXTENSIONS = frozenset(("pkl", "pickle", "pyd", "pth", "pt"))
-_NEVER_EMPTY = IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS | ARRAY_EXTENSIONS
+_NEVER_EMPTY = IMAGE_EXTENSIONS | JSON_EXTENSIONS | NUMBER_EXTENSIONS | ARRAY_EXTENSIONS | AV_EXTENSIONS
 _FORMATS = {extension: kind.name for kind in KINDS for extension in kind.extensions}
 
 Checker = Callable[[bytes, str], tuple[Any, list["Remark"]]]
@@ -112,6 +113,8 @@ def _checker(name: str, decoder: SampleDecoder, *, decode: bool) -> Checker | No
         return None
     if suffix in IMAGE_EXTENSIONS:
         return _image_checker(decoder, function if decode else None)
+    if suffix in AV_EXTENSIONS:
+        return _media_checker(decoder, decode=decode)
     pads = suffix in JSON_EXTENSIONS
 
     def check(data: bytes, name: str) -> tuple[Any, list[Remark]]:
@@ -125,6 +128,22 @@ def _checker(name: str, decoder: SampleDecoder, *, decode: bool) -> Checker | No
 def _warn_of_pickle(_data: bytes, name: str) -> tuple[Any, list[Remark]]:
     told = f"parts called {suffix_of(name)} run code when they are decoded; the loader leaves them alone by default"
     return None, [Remark(WARNING, "pickle", name, told)]
+
+
+def _media_checker(decoder: SampleDecoder, *, decode: bool) -> Checker:
+    """Decodes video and sound to their end, or with ``decode=False`` makes what the run would make of them."""
+
+    def check(data: bytes, name: str) -> tuple[Any, list[Remark]]:
+        value = decoder.av(data)
+        if hasattr(value, "close"):
+            value.close()
+        if not decode:
+            return None, []
+        from omniloom.data.index.lint_media import media_faults  # noqa: PLC0415 - only for those who have media
+
+        return None, [Remark(WARNING, reason, name, told) for reason, told in media_faults(data)]
+
+    return check
 
 
 def _image_checker(decoder: SampleDecoder, function: Callable[[bytes], Any] | None) -> Checker:

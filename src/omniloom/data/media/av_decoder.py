@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     import torch
 
 Spans = Sequence[tuple[float, float]]
-AV_EXTENSIONS = frozenset("aac avi flac flv m4a m4v mkv mov mp3 mp4 oga ogg opus wav webm".split())  # noqa: SIM905
-"""Parts with these extensions are video or sound."""
-
 AVDecode = Literal["AVDecoder", "torch", "pyav", "raw"]
 
 

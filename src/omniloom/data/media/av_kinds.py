@@ -1,6 +1,9 @@
-"""Containers of video and audio by their first bytes."""
+"""Containers of video and audio: what parts of them are called, and their first bytes."""
 
 from __future__ import annotations
+
+AV_EXTENSIONS = frozenset("aac avi flac flv m4a m4v mkv mov mp3 mp4 oga ogg opus wav webm".split())  # noqa: SIM905
+"""Parts with these extensions are video or sound."""
 
 PROBE_BYTES = 512
 

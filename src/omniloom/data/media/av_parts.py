@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from omniloom.data.media.av_decoder import AV_EXTENSIONS, AVDecode, AVDecoder
+from omniloom.data.media.av_decoder import AVDecode, AVDecoder
+from omniloom.data.media.av_kinds import AV_EXTENSIONS
 from omniloom.data.media.av_open import load_av
 from omniloom.errors import ConfigError, SampleError
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from omniloom.data.media.av_kinds import AV_EXTENSIONS, PROBE_BYTES, is_av
 from omniloom.data.media.image import decode_image
 from omniloom.data.media.image_kinds import IMAGE_EXTENSIONS, sniff_image
 from omniloom.data.media.image_options import ImageOptions
@@ -23,9 +24,11 @@ TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 NUMBER_EXTENSIONS = frozenset(("cls", "cls2", "index", "inx", "id"))
 JSON_EXTENSIONS = frozenset(("json", "jsn"))
 ARRAY_EXTENSIONS = frozenset(("npy", "npz"))
+AV_DECODES = ("AVDecoder", "torch", "pyav", "raw")
 
 __all__ = [
     "ARRAY_EXTENSIONS",
+    "AV_EXTENSIONS",
     "IMAGE_EXTENSIONS",
     "IMAGE_SPECS",
     "JSON_EXTENSIONS",
@@ -75,7 +78,10 @@ class SampleDecoder:
         images: what is done with images that are not plain: orientation, background, limits, frames, partial files.
         lazy: media parts become `Lazy` values, decoded when their ``get()`` is first called. ``None``: only in
             samples that are dicts of their parts, which call it themselves when a part is looked at. ``False``: never.
-        guess_content: parts that hold an image are decoded as one whatever they are called.
+        av_decode: what becomes of video and sound: ``AVDecoder``, which decodes what it is asked for, ``torch``,
+            ``pyav`` or ``raw``; see `av_parts.decode_av`.
+        video_decode_audio: with ``torch``: the sound of a video too.
+        guess_content: parts that hold an image, a video or sound are decoded as such whatever they are called.
         pdf_pages: parts called ``pdf`` are images of the page that ``images.frame`` says; otherwise they stay bytes.
         strict_json: refuse what is no JSON although Python reads it: NaN, keys that come twice, and the like.
         late: leave tensors as arrays with the same content; the caller's process makes tensors of them.
@@ -85,6 +91,8 @@ class SampleDecoder:
     late: bool = False
     images: ImageOptions = _DEFAULT_IMAGES
     lazy: bool | None = None
+    av_decode: str = "AVDecoder"
+    video_decode_audio: bool = False
     guess_content: bool = False
     pdf_pages: bool = False
     strict_json: bool = True
@@ -93,15 +101,16 @@ class SampleDecoder:
     def __post_init__(self) -> None:
         if self.image_decode not in IMAGE_SPECS:
             raise ConfigError(f"image_decode={self.image_decode!r} found; expected one of {', '.join(IMAGE_SPECS)}")
+        if self.av_decode not in AV_DECODES:
+            raise ConfigError(f"av_decode={self.av_decode!r} found; expected one of {', '.join(AV_DECODES)}")
         object.__setattr__(self, "_spec", IMAGE_SPECS[self.image_decode])
 
     def function(self, part: str) -> Function | None:
         """The function that decodes a part of this name; ``None``: it stays bytes."""
         by_name = self._by_name(part)
-        if not self.guess_content or self.image_decode == "raw":
+        if not self.guess_content:
             return by_name
-        image = self._image_function(part)
-        return functools.partial(_by_content, image, by_name)
+        return functools.partial(_by_content, self._image_function(part), self._av_function(part), by_name)
 
     def decode(self, fname: str, raw: bytes) -> Any:
         """The value of a part, by its file name."""
@@ -113,6 +122,8 @@ class SampleDecoder:
         extension = part.rpartition(".")[2]
         if self.function(part) is None:
             return "bytes, as they are"
+        if extension.lower() in AV_EXTENSIONS:
+            return f"video or sound, decoded as {self.av_decode!r}"
         if extension.lower() in _MEDIA_TABLE:
             return f"an image, decoded as {self.image_decode!r}"
         return next(words for extensions, words in _WORDS if extension in extensions)
@@ -145,6 +156,12 @@ class SampleDecoder:
         values = values if values.ndim == 2 else values.transpose(2, 0, 1)
         return values if self.late else to_tensor(values)
 
+    def av(self, data: bytes) -> Any:
+        """Video or sound as ``av_decode`` says."""
+        from omniloom.data.media.av_parts import decode_av  # noqa: PLC0415 - only for those who have such parts
+
+        return decode_av(data, av_decode=self.av_decode, video_decode_audio=self.video_decode_audio)
+
     def json(self, data: bytes) -> Any:
         """A JSON value, read strictly or as Python reads it, as ``strict_json`` says."""
         return parse_strict_json(data) if self.strict_json else _python_json(data)
@@ -157,10 +174,15 @@ class SampleDecoder:
     def _image_function(self, part: str) -> Function | None:
         if self.image_decode == "raw":
             return None
-        if not self.lazy:
-            return self.image
         # What is decoded after the sample was made is never made a tensor by the caller's process.
-        return functools.partial(Lazy, decode=replace(self, late=False).image, name=part)
+        return functools.partial(Lazy, decode=replace(self, late=False).image, name=part) if self.lazy else self.image
+
+    def _av_function(self, part: str) -> Function | None:
+        if self.av_decode == "raw":
+            return None
+        # An AVDecoder is lazy by itself.
+        lazy = self.lazy and self.av_decode != "AVDecoder"
+        return functools.partial(Lazy, decode=self.av, name=part) if lazy else self.av
 
     def _pdf_function(self, part: str) -> Function | None:
         return self._image_function(part) if self.pdf_pages else None
@@ -170,8 +192,12 @@ def _rows(extensions: frozenset[str], row: Callable[[SampleDecoder, str], Functi
     return dict.fromkeys(extensions, row)
 
 
-def _by_content(image: Function | None, by_name: Function | None, data: bytes) -> Any:
-    function = image if sniff_image(data) is not None else by_name
+def _by_content(image: Function | None, av: Function | None, by_name: Function | None, data: bytes) -> Any:
+    function = by_name
+    if sniff_image(data) is not None:
+        function = image
+    elif is_av(data[:PROBE_BYTES]):
+        function = av
     return data if function is None else function(data)
 
 
@@ -213,6 +239,7 @@ def _python_json(data: bytes) -> Any:
 # Names of media are taken in any case, as Energon does; the rest as they are written.
 _MEDIA_TABLE: dict[str, Callable[[SampleDecoder, str], Function | None]] = {
     **_rows(IMAGE_EXTENSIONS, SampleDecoder._image_function),
+    **_rows(AV_EXTENSIONS, SampleDecoder._av_function),
     "pdf": SampleDecoder._pdf_function,
 }
 _TABLE: dict[str, Callable[[SampleDecoder, str], Function | None]] = {
