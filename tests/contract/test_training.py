@@ -123,6 +123,8 @@ def test_frozen_parts_stay_and_have_no_optimizer_state(tmp_path: Path) -> None:
 
 def test_groups_are_by_part_and_vectors_do_not_decay() -> None:
     model = tiny_llava()
+    freeze(model, {})
+    assert all(parameter.requires_grad for parameter in model.parameters())
     parts = {"projector": PartConfig(rate=10.0), "language_model": PartConfig(first_layer=1)}
     freeze(model, parts)
     groups = {group["name"]: group for group in parameter_groups(model, parts, weight_decay=0.1)}

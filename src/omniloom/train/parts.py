@@ -18,7 +18,8 @@ class PartConfig:
     Attributes:
         train: whether it is.
         rate: factor of the learning rate.
-        first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings).
+        first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings); 0: all
+            of the part is trained.
     """
 
     train: bool = True
@@ -48,7 +49,7 @@ def freeze(model: nn.Module, parts: Mapping[str, PartConfig]) -> None:
         raise ConfigError(f"parts: {unknown[0]!r} found; one of {', '.join(children)} expected.")
     for name, parameter in model.named_parameters():
         part = parts.get(name.partition(".")[0], PartConfig())
-        parameter.requires_grad_(part.train and _layer(name) >= part.first_layer)
+        parameter.requires_grad_(part.train and (not part.first_layer or _layer(name) >= part.first_layer))
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("parts: every part is frozen. Train one at least.")
 

@@ -1,0 +1,1 @@
+"""YAML and flags become frozen, validated values."""

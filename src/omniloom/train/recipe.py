@@ -1,0 +1,166 @@
+"""A recipe: all settings of a run, from a YAML file and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from omniloom.config.reading import read_dataclass, set_value
+from omniloom.data.index.yaml_dialect import load_yaml
+from omniloom.errors import ConfigError
+from omniloom.parallel.data import DataParallelConfig
+from omniloom.train.checkpoint import CheckpointConfig
+from omniloom.train.loop import LoopConfig
+from omniloom.train.metrics import LogConfig
+from omniloom.train.optimizer import OptimizerConfig
+from omniloom.train.parts import PartConfig
+from omniloom.train.schedule import ScheduleConfig
+
+Status = Literal["run", "built-on-meta", "unrun"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which model, and where its weights are.
+
+    Attributes:
+        folder: with ``config.json``, a tokenizer, and weights unless all parts are fresh.
+        start: weights of a run (its newest checkpoint), or of one step of it (``runs/a/step-00000500``), in place of
+            those of ``folder``.
+        fresh: parts whose weights start anew.
+    """
+
+    folder: str
+    start: str | None = None
+    fresh: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which data, and how it becomes batches.
+
+    Attributes:
+        train: a prepared data set, a metadataset, or another source.
+        validation: the same, for the loss on held-out data; ``None``: none.
+        split_part, validation_split_part: parts of their splits.
+        template: name of the chat template.
+        layout: how an image becomes tiles: ``squash``, ``pad``, ``crop``, ``tiles``.
+        max_tiles: of an image, with ``tiles``.
+        max_tokens: of a sample, image features and all.
+        pack_tokens: of a pack; ``None``: samples are not packed, and ``batch_size`` of them make a micro-batch.
+        packing_buffer_size: samples of a rank among which packs are chosen.
+        batch_size: samples, or packs, in a micro-batch.
+        shuffle_buffer_size: rows of a lane that are shuffled among themselves at least.
+        num_workers: worker processes of a rank.
+        lanes: streams of the run; ``None``: a multiple of ranks and workers, and of 12.
+    """
+
+    train: str
+    validation: str | None = None
+    split_part: str = "train"
+    validation_split_part: str = "val"
+    template: str = "vicuna_v1"
+    layout: Literal["squash", "pad", "crop", "tiles"] = "pad"
+    max_tiles: int = 6
+    max_tokens: int = 2048
+    pack_tokens: int | None = None
+    packing_buffer_size: int = 500
+    batch_size: int = 1
+    shuffle_buffer_size: int = 10_000
+    num_workers: int = 2
+    lanes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """What is measured while training.
+
+    Attributes:
+        every_steps: the loss on held-out data each so many steps, and at the end; 0: never.
+        batches: micro-batches of each rank for it.
+    """
+
+    every_steps: int = 0
+    batches: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A run.
+
+    Attributes:
+        status: ``run``: it ran to its end; ``built-on-meta``: only its model was built; ``unrun``.
+        folder: of the run: checkpoints, steps, the resolved recipe.
+        seed: of the order of data and of fresh weights.
+        model, data, parts, loop, optimizer, schedule, parallel, checkpoint, log, evaluation: see their classes.
+        note: for people.
+    """
+
+    status: Status = "unrun"
+    folder: str
+    model: ModelConfig
+    data: DataConfig
+    loop: LoopConfig
+    parts: Mapping[str, PartConfig] = field(default_factory=dict)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    parallel: DataParallelConfig = field(default_factory=DataParallelConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    seed: int = 0
+    note: str = ""
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a file.
+
+    Args:
+        path: a YAML file; paths in it are relative to the current folder.
+        overrides: ``key.of.setting=value`` each, the value as in YAML.
+
+    Raises:
+        ConfigError: no YAML, an unknown or missing setting, a value of another kind; with file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    tree = load_yaml(text, name=str(path)) or {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: {type(tree).__name__} found; a mapping of settings expected.")
+    given = set()
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r}: key.of.setting=value expected.")
+        set_value(tree, key, load_yaml(value, name=override))
+        given.add(tuple(key.split(".")))
+    lines = _lines(text)
+
+    def place(keys: Sequence[str]) -> str:
+        if tuple(keys) in given:
+            return "command line"
+        known = next((tuple(keys[:n]) for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
+        return f"{path}, line {lines[known]}" if known is not None else str(path)
+
+    return read_dataclass(Recipe, tree, place=place)
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of each key, by the keys that lead to it."""
+    found: dict[tuple[str, ...], int] = {}
+
+    def walk(node: Any, keys: tuple[str, ...]) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                here = (*keys, str(key.value))
+                found[here] = key.start_mark.line + 1
+                walk(value, here)
+
+    walk(yaml.compose(text, Loader=yaml.SafeLoader), ())
+    return found
