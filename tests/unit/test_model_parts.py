@@ -219,6 +219,24 @@ def test_rope_in_old_and_new_files(given: dict[str, Any], expected: RopeConfig) 
     assert config.rope == expected
 
 
+def test_radios_own_file_describes_the_training() -> None:
+    """RADIO v2.5-H has 8 tokens before its patches and C-RADIO v4-H has 10, as Megatron-LM's configs count them."""
+    teachers = [{"name": name} for name in ("clip", "siglip", "dino_v2", "sam", "clip")]
+    arguments = {"model": "vit_huge_patch16_224", "cpe_max_size": 2048, "cls_token_per_teacher": True}
+    given = {"architectures": ["RADIOModel"], "patch_size": 16}
+    config = read_config({**given, "args": {**arguments, "teachers": teachers, "register_multiple": 8}})
+    assert isinstance(config, VisionConfig)
+    assert (config.class_tokens, config.register_tokens, config.prefix_tokens) == (4, 4, 8)
+    assert (config.dim, config.num_layers, config.num_heads, config.mlp_dim) == (1280, 32, 16, 5120)
+    assert (config.position_rows, config.patch_size) == (128, 16)
+    newer = read_config({**given, "args": {**arguments, "teachers": teachers[:3], "register_multiple": 10}})
+    assert isinstance(newer, VisionConfig)
+    assert newer.prefix_tokens == 10
+    assert newer == read_config({"model_type": "radio"})
+    with pytest.raises(ConfigError, match="backbone 'eradio'"):
+        read_config({**given, "args": {"model": "eradio", "teachers": []}})
+
+
 def test_a_model_of_transformers_has_no_table_here() -> None:
     sizes = {"vocab_size": 8, "dim": 8, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "head_dim": 8, "mlp_dim": 8}
     with pytest.raises(ConfigError, match="'hf' has no files of its own here"):

@@ -52,6 +52,7 @@ class AttendPacked:
         self.documents = documents
         self.positions = documents.positions(device)
         self._cumulative = documents.cumulative(device)
+        self._longest = documents.longest
 
     def __call__(
         self,
@@ -66,15 +67,14 @@ class AttendPacked:
         kernel = _kernel_for(query)
         if kernel is None:
             return attend_each_document(query, key, value, self.documents, window=window)
-        longest = self.documents.longest
         gathered: Tensor = kernel(
             query,
             key,
             value,
             self._cumulative,
             self._cumulative,
-            longest,
-            longest,
+            self._longest,
+            self._longest,
             window_size=(-1 if window is None else window - 1, 0),
             enable_gqa=query.shape[1] != key.shape[1],
         )

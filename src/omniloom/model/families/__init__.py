@@ -44,7 +44,7 @@ def read_config(given: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: a model type that is not here, a field that is missing or cannot be honoured.
     """
-    kind = given.get("model_type")
+    kind = given.get("model_type") or _KIND_OF_ARCHITECTURE.get(str(given.get("architectures")))
     for family in FAMILIES.values():
         if kind in family.model_types:
             config: Config = family.read(given)
@@ -111,6 +111,8 @@ def _read_part(given: Mapping[str, Any]) -> DecoderConfig | VisionConfig:
     return part
 
 
+# Files of programs outside transformers that leave the model type out.
+_KIND_OF_ARCHITECTURE = {"['RADIOModel']": "radio"}
 _ALL = (
     *(LLAMA, MISTRAL, QWEN2, QWEN3),
     *(CLIP, SIGLIP, SIGLIP2_NAFLEX, INTERNVIT, INTERNVL_VISION, RADIO, DINOV2, DINOV2_REGISTERS),

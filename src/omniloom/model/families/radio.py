@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omniloom.errors import ConfigError
 from omniloom.model.config import VisionConfig
 from omniloom.model.families.family import OUR_VISION, Family
 from omniloom.model.families.fields import Fields
@@ -41,6 +42,11 @@ _DEFAULTS = {
     "norm_std": CLIP_STD,
     "layerscale_value": 1.0,
 }
+_PROGRAM_SIZES = {  # width, layers, heads of the backbones' names
+    "vit_base": (768, 12, 12),
+    "vit_large": (1024, 24, 16),
+    "vit_huge": (1280, 32, 16),
+}
 _MLP_NAMES = {f"mlp.{name}": f"mlp.{name}" for name in ("fc1", "fc2", "gate_proj", "up_proj", "down_proj")}
 _HUB = "radio_model.model."
 # C-RADIO has no layer scale; transformers' class has one that is 1 and writes it.
@@ -69,7 +75,7 @@ def swiglu_dim(dim: int, ratio: float) -> int:
 
 
 def _read(given: Mapping[str, Any]) -> VisionConfig:
-    fields = Fields(given, _DEFAULTS)
+    fields = Fields(_of_program(given) if "args" in given else given, _DEFAULTS)
     sizes = read_vision_sizes(fields)
     gated = fields.flag("use_swiglu_ffn")
     fields.expect("layerscale_value", 1.0)
@@ -88,6 +94,35 @@ def _read(given: Mapping[str, Any]) -> VisionConfig:
         pixel_mean=fields.triple("norm_mean"),
         pixel_std=fields.triple("norm_std"),
     )
+
+
+def _of_program(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The file of RADIO's own program, which describes the model by the arguments of its training.
+
+    A class token for each teacher's name (several entries may share one), then registers up to the next multiple.
+    """
+    arguments = given["args"]
+    name, side = str(arguments.get("model")), arguments.get("cpe_max_size")
+    backbone = name.partition("_patch")[0]
+    if backbone not in _PROGRAM_SIZES or side is None:
+        raise ConfigError(
+            f"config.json of 'radio': backbone {name!r} with cpe_max_size {side}; known are "
+            f"{', '.join(_PROGRAM_SIZES)} with cropped positions."
+        )
+    dim, layers, heads = _PROGRAM_SIZES[backbone]
+    teachers = {teacher["name"] for teacher in arguments["teachers"]}
+    tokens = len(teachers) if arguments.get("cls_token_per_teacher") else 1
+    multiple = arguments.get("register_multiple") or 0
+    return {
+        "model_type": "radio",
+        "hidden_size": dim,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "patch_size": given["patch_size"],
+        "max_img_size": -(-side // given["patch_size"]) * given["patch_size"],
+        "num_cls_tokens": tokens,
+        "num_registers": multiple - tokens % multiple if multiple else 0,
+    }
 
 
 def _write(config: VisionConfig) -> dict[str, Any]:
