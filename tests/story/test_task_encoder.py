@@ -32,6 +32,7 @@ from omniloom import (
     get_val_dataset,
     stateless,
 )
+from omniloom.data.pipeline.batch import Map
 from omniloom.data.side import FileStoreCachePool
 from omniloom.errors import ConfigError, FatalSampleError, StateError
 
@@ -425,6 +426,19 @@ def test_generators_of_batches(crude: Path) -> None:
     again = loader_of(crude, Halves(), batch_size=4)
     again.restore_state_rank(json.loads(json.dumps(loader.save_state_rank())))
     assert list(islice(again, 10)) == list(islice(loader, 10))
+
+
+def test_a_stage_of_ones_own_can_be_added(crude: Path) -> None:
+    class Counted(Captions):
+        def encode_sample(self, sample: Caption) -> Any:
+            return sample.__key__
+
+        def build_batch(self, dataset: Any, **settings: Any) -> Any:
+            return Map(super().build_batch(dataset, **settings), ("count", 0, len))
+
+    loader = loader_of(crude, Counted(), batch_size=3)
+    assert list(islice(loader, 5)) == [3] * 5
+    assert str(loader.dataset).splitlines()[-1] == "Map(call=('count', 0, <built-in function len>))"
 
 
 # Augmenting

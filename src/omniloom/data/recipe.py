@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,12 +12,8 @@ from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset, Pipeline
 from omniloom.data.loader.finish import finisher
 from omniloom.data.mixed_cook import CookByWay, WaysCook
-from omniloom.data.pipeline import running, seeding
-from omniloom.data.pipeline.batch import Batch, Map
-from omniloom.data.pipeline.calls import Call
-from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline import running
 from omniloom.data.pipeline.make import Make
-from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Plan
 from omniloom.data.row_cook import ColumnCook, CrudeCook, RowCook
@@ -73,63 +67,23 @@ class Recipe:
         encoder.check(packing=self.window is not None)
         if self.batch_size is not None and self.batch_size < 1:
             raise ConfigError(f"batch_size={self.batch_size} found; at least 1, or None for single samples, expected")
-        stage = self._samples(plan, leaves)
-        if encoder.overrides("batch_group_criterion"):
-            return Group(
-                stage,
-                encoder.step("batch_group_criterion"),
-                self.batch_size,
-                self._batch_calls(),
-                drop_last=self.drop_last,
-                most_waiting=lane_share(encoder.group_buffer_size, self.config),
-            )
-        if self.batch_size is None:
-            return stage
-        return Batch(stage, self.batch_size, self._batch_calls(), drop_last=self.drop_last)
-
-    def _batch_calls(self) -> tuple[Call, ...]:
-        encoder = self.encoder
-        calls: list[Call] = [("batch", seeding.BATCH if encoder.overrides("batch") else 0, encoder.step("batch"))]
-        if encoder.converts("encode_batch"):
-            number = seeding.ENCODE_BATCH if encoder.overrides("encode_batch") else 0
-            calls.append(("encode_batch", number, encoder.step("encode_batch")))
-        return tuple(calls)
-
-    def _samples(self, plan: Plan | InOrder, leaves: list[Leaf]) -> Make | Map | Pack:
-        encoder = self.encoder
-        first = "preencode_sample" if encoder.overrides("preencode_sample") else "encode_sample"
         make = Make(
             plan,
             tuple(leaves),
-            encode=encoder.step(first) if encoder.converts(first) else None,
             seed=self.config.seed_offset,
             ahead=_rows_ahead(leaves),
             cooks=_cooks(encoder, leaves),
-            encode_call=first,
             tokens=encoder.token_count if getattr(plan, "counts_tokens", False) else None,
         )
-        postencode = _function(encoder, "postencode_sample")
-        if self.window is not None:
-            built_in = encoder.packer is not None and not encoder.overrides("select_samples_to_pack")
-            return Pack(
-                make,
-                window_samples=self.window,
-                select=encoder.step("select_samples_to_pack"),
-                pack=encoder.step("pack_selected_samples"),
-                postencode=postencode,
-                settings=str(encoder.packer) if built_in else "",
-            )
-        return make if postencode is None else Map(make, ("postencode_sample", seeding.POSTENCODE, postencode))
-
-
-def _function(encoder: TaskEncoder[Any, Any, Any, Any], name: str) -> Callable[..., Any] | None:
-    """A step that has to give one value for one, or ``None``. Raises ConfigError for a generator function."""
-    if not encoder.overrides(name):
-        return None
-    function = encoder.step(name)
-    if inspect.isgeneratorfunction(function):
-        raise ConfigError(f"{name} is a generator function; only what comes before or after it may give several values")
-    return function
+        pipeline: Pipeline = encoder.build_batch(
+            encoder.build_encode_sample(make, worker_config=self.config),
+            batch_size=self.batch_size,
+            batch_drop_last=self.drop_last,
+            packing_buffer_size=self.window,
+            group_buffer_size=lane_share(encoder.group_buffer_size, self.config),
+            worker_config=self.config,
+        )
+        return pipeline
 
 
 def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tuple[CookStep | CookByWay | None, ...]:

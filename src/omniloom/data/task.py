@@ -6,11 +6,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
+from omniloom.data import stages
 from omniloom.data.collate import batch_by_field, fields_of, generic_batch
 from omniloom.data.cook import Cooker
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline import running
 from omniloom.data.pipeline.best_fit import BestFitPacker
+from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.selection import Selection
 from omniloom.errors import ConfigError, DatasetError, SampleError
 
@@ -121,6 +123,40 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     def encode_batch(self, batch: Any) -> Any:
         """The batch as it goes to the caller. May be a generator function, but not with groups."""
         return batch
+
+    def build_encode_sample(self, dataset: Make, *, worker_config: Any) -> Any:
+        """The stage of encoded samples, over that of samples. Override it to put stages of your own in between.
+
+        Args:
+            dataset: the stage that makes samples of keys.
+            worker_config: rank, world and workers.
+        """
+        return stages.encoded(self, dataset)
+
+    def build_batch(
+        self,
+        dataset: Any,
+        *,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        group_buffer_size: int | None = None,
+        worker_config: Any,
+    ) -> Any:
+        """The pipeline, over the stage of encoded samples: packs, groups, batches. Override it to add stages.
+
+        Args:
+            dataset: the stage of encoded samples.
+            batch_size: values in a batch; ``None``: they come one by one, or the groups say how many.
+            batch_drop_last: leave out a batch that is not full.
+            packing_buffer_size: samples among which packs are chosen in a lane.
+            group_buffer_size: values of a lane that wait in groups at most.
+            worker_config: rank, world and workers.
+        """
+        source = stages.packed(self, dataset, window_samples=packing_buffer_size)
+        return stages.batched(
+            self, source, batch_size=batch_size, drop_last=batch_drop_last, most_waiting=group_buffer_size
+        )
 
     @property
     def current_batch_index(self) -> int:

@@ -62,7 +62,7 @@ class Group:
 
 
 class _Waiting(NamedTuple):
-    number: int  # in the order of coming
+    number: int
     key: ItemKey
     value: Any
 
@@ -82,17 +82,14 @@ class GroupStream(Iterator[Item]):
         self._over = over  # what has come to its end: "unit" or "all"
         self._numbers = count()
         self._groups: dict[Hashable, list[_Waiting]] = {}  # the group whose first value has waited longest comes first
-        self._waiting = 0
+        self._waiting: dict[int, list[Any]] = {}  # keys of all that wait, in plain form, in the order of their coming
 
     def state_dict(self) -> State:
         """The source's state, and the keys of the values that wait."""
         state = self._source.state_dict()
         if self._over == "unit":
             state = {**state, "group_over": "unit"}
-        if not self._waiting:
-            return state
-        waiting = sorted(one for group in self._groups.values() for one in group)
-        return {**state, "waiting": [_listed(one.key) for one in waiting]}
+        return {**state, "waiting": list(self._waiting.values())} if self._waiting else state
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place: the values that wait are made again."""
@@ -127,7 +124,7 @@ class GroupStream(Iterator[Item]):
             full = self._add(key, value)
             if full:
                 return self._take(full[0])
-            if self._group.most_waiting is not None and self._waiting > self._group.most_waiting:
+            if self._group.most_waiting is not None and len(self._waiting) > self._group.most_waiting:
                 return self._take(next(iter(self._groups)))
         while self._groups:
             rest = self._take(next(iter(self._groups)))
@@ -147,8 +144,9 @@ class GroupStream(Iterator[Item]):
             return ()
         group, size = self._of(said)
         waiting = self._groups.setdefault(group, [])
-        waiting.append(_Waiting(next(self._numbers), key, value))
-        self._waiting += 1
+        one = _Waiting(next(self._numbers), key, value)
+        waiting.append(one)
+        self._waiting[one.number] = _listed(key)
         return (group,) if len(waiting) >= size else ()
 
     def _of(self, said: Any) -> tuple[Hashable, int]:
@@ -167,7 +165,8 @@ class GroupStream(Iterator[Item]):
 
     def _take(self, group: Hashable) -> list[_Waiting]:
         taken = self._groups.pop(group)
-        self._waiting -= len(taken)
+        for one in taken:
+            del self._waiting[one.number]
         return taken
 
 
