@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from omniloom.data.media.lazy import resolve
+from omniloom.data.media.video import VideoReader
 from omniloom.errors import SampleError
 
 
@@ -27,7 +28,12 @@ def frame_indices(frames: int, *, count: int) -> list[int]:
 
 
 def frame_count(video: Any, *, count: int) -> int:
-    """How many frames `video_frames` will give, without decoding any where the video can say how long it is."""
+    """How many frames `video_frames` will give. Of a video that is not decoded, only the header is read."""
+    video = _content(video)
+    if _is_encoded(video):
+        with VideoReader(video) as reader:
+            begin, end = reader.span_seconds
+            return min(count, max(1, round((end - begin) * reader.fps)))
     return len(frame_indices(_length(video), count=count))
 
 
@@ -35,37 +41,42 @@ def video_frames(video: Any, *, count: int) -> list[Any]:
     """Frames of a video, evenly spread, each as `open_picture` takes it.
 
     Args:
-        video: a sequence of images, an array or tensor (frames, 3, height, width) or (frames, height, width, 3), an
-            object with such ``frames``, or a video decoder with ``get_frame_count`` and ``get_frames``.
+        video: content of a video file, an `AVDecoder`, a sequence of images, an array or tensor
+            (frames, 3, height, width) or (frames, height, width, 3), or an object with such ``frames``.
         count: how many frames at most.
 
     Raises:
-        SampleError: it is no video, or has no frames.
+        SampleError: it is no video, has no frames, or cannot be decoded.
     """
     video = _content(video)
-    indices = frame_indices(_length(video), count=count)
-    decode = getattr(video, "get_frames", None)
-    if decode is not None:
-        return list(decode(indices))
-    return [video[index] for index in indices]
+    if _is_encoded(video):
+        wanted = frame_count(video, count=count)
+        with VideoReader(video) as reader:
+            return list(reader.uniform_frames(wanted).pixels)
+    return [video[index] for index in frame_indices(_length(video), count=count)]
 
 
 def _content(video: Any) -> Any:
+    """What holds the frames: the file's bytes or stream, or a sequence of frames."""
     video = resolve(video)
-    frames = getattr(video, "frames", None)
-    return video if frames is None or callable(frames) else frames
+    for name in ("frames", "stream"):
+        inner = getattr(video, name, None)
+        if inner is not None and not callable(inner):
+            return inner
+    clips = getattr(video, "video_clips", None)
+    return clips[0] if clips else video
+
+
+def _is_encoded(video: Any) -> bool:
+    return isinstance(video, bytes) or hasattr(video, "read")
 
 
 def _length(video: Any) -> int:
-    video = _content(video)
-    counted = getattr(video, "get_frame_count", None)
-    if counted is not None:
-        return int(counted())
-    if isinstance(video, Sequence) and not isinstance(video, str | bytes):
+    if isinstance(video, Sequence) and not isinstance(video, str):
         return len(video)
     if getattr(video, "ndim", 0) == 4:
         return int(video.shape[0])
     raise SampleError(
-        f"a {type(video).__name__} is no video: a sequence of images or an array (frames, ...) expected",
+        f"a {type(video).__name__} is no video: a video file, a sequence of images or an array (frames, ...) expected",
         reason="not-a-video",
     )

@@ -95,7 +95,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         ConfigError: the tokenizer lacks a token of the template, or settings do not go together.
     """
 
-    decoder = SampleDecoder(image_decode="raw", lazy=True)
+    decoder = SampleDecoder(image_decode="raw", av_decode="raw")
     cookers = (Cooker(cook_conversation),)
 
     def __init__(
