@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
@@ -131,7 +132,9 @@ class JinjaTemplate:
         messages: list[dict[str, Any]] = []
         for number, turn in enumerate(turns):
             parts = list(turn.parts) or [""]
-            trims = self._trims(turn.role)
+            if turn.role not in self._trimming:
+                self._trimming[turn.role] = self._trims(turn.role)
+            trims = self._trimming[turn.role]
             if trims:
                 parts = trimmed(parts) or [""]
             marks = []
@@ -158,6 +161,16 @@ class JinjaTemplate:
                 reason="template",
             )
 
+    @cached_property
+    def _special(self) -> re.Pattern[str]:
+        """The special tokens, long ones first."""
+        return re.compile(f"({'|'.join(map(re.escape, sorted(self.special_tokens, key=len, reverse=True)))})")
+
+    @cached_property
+    def _trimming(self) -> dict[str, bool]:
+        """What `_trims` found, by role."""
+        return {}
+
     def _trims(self, role: str) -> bool:
         """Whether the template takes white space off a text of this role."""
         mark = f"{_OPEN}0{_CLOSE}"
@@ -170,10 +183,9 @@ class JinjaTemplate:
 
     def _scaffold(self, text: str, turn: int) -> list[Piece]:
         """What the template itself writes: special tokens, and texts between them."""
-        pattern = "|".join(re.escape(token) for token in sorted(self.special_tokens, key=len, reverse=True))
-        if not pattern or not text:
+        if not self.special_tokens or not text:
             return [Piece("text", text, learned=False, turn=turn)] if text else []
-        found = re.split(f"({pattern})", text)
+        found = self._special.split(text)
         kinds = ("text", "special")
         return [Piece(kinds[n % 2], part, learned=False, turn=turn) for n, part in enumerate(found) if part]  # type: ignore[arg-type]
 
