@@ -33,7 +33,8 @@ from tests.contract.test_pipeline import Numbers
 ENDLESS = Plan((Leaf("a", 57, 0.6), Leaf("b", 20, 0.4)), shuffle=Shuffle(runs=True, run_rows=4, block_rows=16))
 FINITE = Plan((Leaf("a", 57, passes=1), Leaf("b", 20, passes=1)))
 IN_ORDER = InOrder((Leaf("a", 57), Leaf("b", 20)), unit_rows=20)
-PLANS = {"endless": ENDLESS, "finite": FINITE, "in order": IN_ORDER}
+BY_TOKENS = Plan(ENDLESS.leaves, shuffle=ENDLESS.shuffle, weights_in="tokens")
+PLANS = {"endless": ENDLESS, "finite": FINITE, "in order": IN_ORDER, "by tokens": BY_TOKENS}
 
 
 @dataclass
@@ -144,13 +145,25 @@ CALLS = (("batch", 5, collate),)
 MANY = (("batch", 5, collate_twice), ("encode_batch", 6, twice))
 
 
+def length_of(sample: Sample) -> int:
+    return sample.length
+
+
+def fails_at_times(values: list[Any]) -> dict[str, Any]:
+    if "number=3" in str(values):
+        raise ValueError("number 3 and its like")
+    return collate(values)
+
+
 def pipelines(plan: Any) -> dict[str, Stage]:
     def make(encode: Any) -> Make:
-        return Make(plan, (Numbers("a", []), Numbers("b", [])), encode=encode)
+        tokens = length_of if plan is BY_TOKENS else None
+        return Make(plan, (Numbers("a", []), Numbers("b", [])), encode=encode, tokens=tokens)
 
     return {
         "fitted": Batch(Pack(make(encoded), 12, fitted, packed), 2, CALLS),
         "fitted, picky, late": Batch(Pack(make(picky), 12, fitted, packed, drawn_late), 2, CALLS),
+        "batches that fail": Batch(Pack(make(encoded), 12, fitted, packed), 3, (("batch", 5, fails_at_times),)),
         "fitted generators": Batch(Pack(make(several), 9, fitted, packed_in_two, drawn_late), 3, CALLS),
         "greedy": Pack(make(encoded), 7, greedy, packed),
         "hesitant": Pack(make(encoded), 3, hesitant, packed),
@@ -176,14 +189,14 @@ def told(item: Any) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_state_goes_on_bit_for_bit_from_every_step(name: str, plan: str) -> None:
     pipeline = pipelines(PLANS[plan])[name]
-    for lane in (Lane(0, 1), Lane(1, 3)):
+    for lane in (Lane(0, 1), Lane(1, 3)) if plan == "endless" else (Lane(1, 3),):
         stream = pipeline.open(lane, Desk(FaultPolicy(in_a_row=0)))
         states = [json.dumps(stream.state_dict())]
         whole = []
-        for item in islice(stream, 25):
+        for item in islice(stream, 18):
             whole.append(told(item))
             states.append(json.dumps(stream.state_dict()))
-        rest = [told(item) for item in islice(stream, 10)]
+        rest = [told(item) for item in islice(stream, 6)]
         for place, state in enumerate(states):
             restored = pipeline.open(lane, Desk(FaultPolicy(in_a_row=0)))
             restored.load_state_dict(json.loads(state))
