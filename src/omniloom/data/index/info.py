@@ -82,7 +82,7 @@ def parse_json(data: bytes, path: Path) -> Any:
 def _read(path: Path, root: str | os.PathLike[str]) -> bytes:
     if not Path(root).is_dir():
         raise DatasetError(f"{os.fspath(root)}: there is no such folder. Check the path of the data set.")
-    advice = f"The data set is not prepared; run `{mending_command(root)}`."
+    advice = "" if path.is_file() else f"The data set is not prepared; run `{mending_command(root)}`."
     return read_file(path, what="list of shards", advice=advice)
 
 
