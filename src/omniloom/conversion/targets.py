@@ -20,11 +20,12 @@ from omniloom.model.families import tables_of, write_config
 from omniloom.model.families.family import Config
 from omniloom.weights.filling import Plan
 from omniloom.weights.hf_folder import SHARD_BYTES, plan_safetensors
+from omniloom.weights.layout import Job, Slot
 from omniloom.weights.megatron_args import DIVISIBLE_BY, write_args
 from omniloom.weights.megatron_dist_write import plan_megatron_dist
 from omniloom.weights.megatron_write import Parallelism, plan_megatron
 from omniloom.weights.safetensors_file import lay_out_safetensors
-from omniloom.weights.source import Cast, Renamed, Source
+from omniloom.weights.source import Cast, Joined, Renamed, Source
 from omniloom.weights.view import TheirsView
 
 To = Literal["omniloom", "hf", "megatron", "megatron-dist"]
@@ -142,8 +143,6 @@ def _megatron(published: Published, source: Source, wanted: Wanted, left_out: tu
     theirs = TheirsView(source, table)
     small: dict[str, bytes | Path] = {f"{SIDECAR}/{config_json.FILE}": _json_of(config)}
     small |= {f"{SIDECAR}/{name}": path for name, path in published.companions.items()}
-    if theirs.unplaced:
-        small[f"{SIDECAR}/{LEFTOVER}"] = _leftover(source, theirs.unplaced)
     notes = [f"{name} has no place in Megatron and is kept in {SIDECAR}/{LEFTOVER}" for name in theirs.unplaced]
     notes += list(_told_about_features(config))
     language = _language_of(config)
@@ -159,16 +158,17 @@ def _megatron(published: Published, source: Source, wanted: Wanted, left_out: tu
         )
         vars(args).update(_vision_args(config))
     if wanted.to == "megatron-dist":
-        return Target(plan_megatron_dist(theirs, args=args, small=small), theirs, tuple(notes))
-    plan = plan_megatron(
-        theirs,
-        wanted.parallelism,
-        args=args,
-        tied=language is not None and language.tied_head,
-        transformer_engine=wanted.transformer_engine,
-        small=small,
-    )
-    return Target(plan, theirs, tuple(notes))
+        plan = plan_megatron_dist(theirs, args=args, small=small)
+    else:
+        plan = plan_megatron(
+            theirs,
+            wanted.parallelism,
+            args=args,
+            tied=language is not None and language.tied_head,
+            transformer_engine=wanted.transformer_engine,
+            small=small,
+        )
+    return _with_leftover(Target(plan, theirs, tuple(notes)), Renamed(source, {name: name for name in theirs.unplaced}))
 
 
 def expressible(config: Config) -> dict[str, str]:
@@ -225,17 +225,14 @@ def _told_about_features(config: Config) -> tuple[str, ...]:
     )
 
 
-def _leftover(source: Source, names: tuple[str, ...]) -> bytes:
-    """A small safetensors file in memory."""
-    chosen = Renamed(source, {name: name for name in names})
-    layout = lay_out_safetensors(LEFTOVER, chosen.tensors, metadata={"format": "pt"})
-    content = bytearray(layout.size_bytes)
-    for offset, data in layout.opening:
-        content[offset : offset + len(data)] = data
-    for name, extent in layout.extents.items():
-        numbers = chosen.read(name).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        content[extent.offset : extent.offset + extent.size_bytes] = numbers
-    return bytes(content)
+def _with_leftover(target: Target, leftover: Source) -> Target:
+    """The same with one more file, for tensors that Megatron has no place for."""
+    if not leftover.tensors:
+        return target
+    layout = lay_out_safetensors(f"{SIDECAR}/{LEFTOVER}", leftover.tensors, metadata={"format": "pt"})
+    jobs = tuple(Job(name, (Slot(layout.path, name),)) for name in leftover.tensors)
+    plan = replace(target.plan, files=(*target.plan.files, layout), jobs=(*target.plan.jobs, *jobs))
+    return replace(target, plan=plan, source=Joined(target.source, leftover))
 
 
 def _told(names: tuple[str, ...], what: str) -> str:

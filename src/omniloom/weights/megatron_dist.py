@@ -188,7 +188,12 @@ def _infos(described: Mapping[str, Any]) -> list[tuple[str, TensorInfo]]:
     found = []
     for key, entry in described.items():
         state = _state(entry)
-        if "size" in state and not key.startswith(NOT_WEIGHTS) and "_extra_state" not in key:
+        if (
+            isinstance(state, Mapping)
+            and "size" in state
+            and not key.startswith(NOT_WEIGHTS)
+            and "_extra_state" not in key
+        ):
             properties = _state(state["properties"])
             dtype = properties["dtype"] if isinstance(properties, Mapping) else properties[0]
             found.append((key, TensorInfo(tuple(state["size"]), dtype)))

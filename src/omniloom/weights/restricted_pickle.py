@@ -42,36 +42,32 @@ class Inert:
 
     name: ClassVar[str] = ""
 
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments = arguments
-        self.state: Any = None
-        self.items: list[Any] = []
+    arguments: tuple[Any, ...]
+    state: Any
+    items: list[Any]
 
     def __new__(cls, *arguments: Any, **_keywords: Any) -> Inert:  # noqa: D102 - takes whatever it is given
-        return object.__new__(cls)
+        # Everything is set here, since a pickle may make an object without initialising it.
+        inert = object.__new__(cls)
+        inert.arguments, inert.state, inert.items = arguments, None, []
+        return inert
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        _contents(self).append((key, value))
+        self.items.append((key, value))
 
     def append(self, value: Any) -> None:
         """Take in an item of a list."""
-        _contents(self).append(value)
+        self.items.append(value)
 
     def extend(self, values: Any) -> None:
         """Take in items of a list."""
-        _contents(self).extend(values)
+        self.items.extend(values)
 
     def __repr__(self) -> str:
         return f"<{self.name}, not imported>"
-
-
-def _contents(inert: Inert) -> list[Any]:
-    # An object made by NEWOBJ has not been through __init__.
-    items: list[Any] = inert.__dict__.setdefault("items", [])
-    return items
 
 
 def inert_class(module: str, name: str) -> type[Inert]:

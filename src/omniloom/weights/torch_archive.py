@@ -209,7 +209,7 @@ def _collect(data: Any, prefix: str, found: dict[str, LazyTensor]) -> None:
     if isinstance(data, LazyTensor):
         found[prefix.removesuffix(".")] = data
         return
-    inner = data.state if isinstance(data, Inert) and isinstance(data.__dict__.get("state"), Mapping) else data
+    inner = data.state if isinstance(data, Inert) else data
     if isinstance(inner, Mapping):
         for name, value in inner.items():
             if isinstance(name, str):
