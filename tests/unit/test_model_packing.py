@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from omniloom.errors import InputError
 from omniloom.generate.greedy import GreedyAnswer, generate_greedily
@@ -121,10 +122,12 @@ def test_the_kernel_is_asked_for_the_same(window: int | None, monkeypatch: pytes
                 output[start:stop, head] = scores @ value[start:stop, head // group]
         return output
 
-    monkeypatch.setattr(attention, "_kernel_for", lambda _: documented)
+    monkeypatch.setattr(attention, "_variable_length_kernel", lambda: documented)
+    monkeypatch.setattr(attention, "_KERNEL_DEVICES", {"cpu"})
+    monkeypatch.setattr(attention, "_HALF", {torch.float32})
     documents = Documents.of_lengths([7, 1, 12])
     query, key, value = torch.randn(20, 4, 8), torch.randn(20, 2, 8), torch.randn(20, 2, 8)
-    gathered = AttendPacked(documents, CPU)(query, key, value, layer=0, window=window)
+    gathered = AttendPacked(documents, CPU)(query, key, value, window=window)
     assert torch.allclose(gathered, attend_each_document(query, key, value, documents, window=window), atol=1e-5)
 
 
@@ -136,9 +139,23 @@ def test_torchs_kernel_takes_our_arguments(heads: int) -> None:
     query = torch.empty(20, 4, 16, device="meta", dtype=torch.bfloat16, requires_grad=True)
     key = torch.empty(20, heads, 16, device="meta", dtype=torch.bfloat16, requires_grad=True)
     attend = AttendPacked(Documents.of_lengths([7, 13]), torch.device("meta"))
-    gathered = attend(query, key, key, layer=0, window=5)
+    gathered = attend(query, key, key, window=5)
     gathered.sum().backward()
     assert (gathered.shape, query.grad.shape, key.grad.shape) == (query.shape, query.shape, key.shape)  # type: ignore[union-attr]
+
+
+def test_one_compiled_layer_serves_for_all_layers_and_packs() -> None:
+    """At most four programs: with and without a gradient by the stream, of the first and of any number of tokens."""
+    if attention._variable_length_kernel() is None:
+        pytest.skip("this torch has no variable-length attention with windows and groups")
+    counter = CompileCounter()
+    model = decoder(num_layers=6).to("meta", torch.bfloat16)
+    for layer in model.layers:
+        layer.compile(backend=counter)
+    for lengths in ([5, 6], [3, 9, 4], [11], [2, 3, 4, 1]):
+        stream = torch.empty(sum(lengths), 32, device="meta", dtype=torch.bfloat16)
+        model(stream, AttendPacked(Documents.of_lengths(lengths), torch.device("meta")))
+    assert counter.frame_count <= 4
 
 
 def test_lower_layers_may_be_without_the_window() -> None:

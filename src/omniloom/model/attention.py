@@ -20,12 +20,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from omniloom.model.documents import Documents
 
 _HALF = {torch.float16, torch.bfloat16}
-_KERNEL_DEVICES = {"cuda", "meta"}
+_KERNEL_DEVICES = {"cuda", "meta"}  # on the meta device its shapes are checked without a GPU
 
 
 @runtime_checkable
 class Attend(Protocol):
-    """What the tokens of a forward may see; given to every layer, so that layers know nothing of packing or caches.
+    """What the tokens of a forward may see; given to the layers, which know nothing of packing or caches.
 
     Attributes:
         positions: position of each token within its document.
@@ -39,10 +39,12 @@ class Attend(Protocol):
         key: Float[Tensor, "tokens kv_heads head_dim"],
         value: Float[Tensor, "tokens kv_heads head_dim"],
         *,
-        layer: int,
         window: int | None,
     ) -> Float[Tensor, "tokens heads head_dim"]:
-        """What each token gathers, in layer `layer`; a window counts tokens, the token itself included."""
+        """What each token gathers; a window counts tokens, the token itself included."""
+
+    def at(self, layer: int) -> Attend:
+        """What attends in layer `layer`. Layers do not know their number: one compiled layer serves for all."""
 
 
 class AttendPacked:
@@ -53,6 +55,7 @@ class AttendPacked:
         self.positions = documents.positions(device)
         self._cumulative = documents.cumulative(device)
         self._longest = documents.longest
+        self._kernel = _variable_length_kernel() if device.type in _KERNEL_DEVICES else None
 
     def __call__(
         self,
@@ -60,14 +63,12 @@ class AttendPacked:
         key: Float[Tensor, "tokens kv_heads head_dim"],
         value: Float[Tensor, "tokens kv_heads head_dim"],
         *,
-        layer: int,
         window: int | None,
     ) -> Float[Tensor, "tokens heads head_dim"]:
         """What each token gathers from its document."""
-        kernel = _kernel_for(query)
-        if kernel is None:
+        if self._kernel is None or query.dtype not in _HALF:
             return attend_each_document(query, key, value, self.documents, window=window)
-        gathered: Tensor = kernel(
+        gathered: Tensor = self._kernel(
             query,
             key,
             value,
@@ -79,6 +80,10 @@ class AttendPacked:
             enable_gqa=query.shape[1] != key.shape[1],
         )
         return gathered
+
+    def at(self, layer: int) -> Attend:
+        """The same in every layer."""
+        return self
 
 
 def attend_each_document(
@@ -123,11 +128,6 @@ def attend_all(
     """Each token of an image sees all of that image."""
     gathered = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
     return gathered.transpose(1, 2)
-
-
-def _kernel_for(query: Tensor) -> Callable[..., Any] | None:
-    """The kernel for all documents at once; the meta device has it too, to check its shapes without a GPU."""
-    return _variable_length_kernel() if query.device.type in _KERNEL_DEVICES and query.dtype in _HALF else None
 
 
 @cache

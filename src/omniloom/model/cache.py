@@ -6,13 +6,16 @@ lengths need no padding. `AttendPrompts` fills it from packed prompts, `AttendNe
 
 from __future__ import annotations
 
+from copy import copy
+from typing import TypeVar
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from omniloom.errors import InputError
-from omniloom.model.attention import AttendPacked
+from omniloom.model.attention import Attend, AttendPacked
 from omniloom.model.config import DecoderConfig
 from omniloom.model.documents import Documents
 
@@ -81,6 +84,7 @@ class AttendPrompts(AttendPacked):
             )
         super().__init__(documents, cache.keys.device)
         self._cache = cache
+        self._layer = 0
         self._rows = documents.numbers(cache.keys.device)
         cache.lengths = torch.tensor(documents.lengths, dtype=torch.int64, device=cache.keys.device)
 
@@ -90,12 +94,15 @@ class AttendPrompts(AttendPacked):
         key: Float[Tensor, "tokens kv_heads head_dim"],
         value: Float[Tensor, "tokens kv_heads head_dim"],
         *,
-        layer: int,
         window: int | None,
     ) -> Float[Tensor, "tokens heads head_dim"]:
         """As for packed documents; the keys and values go to the cache."""
-        self._cache.write(layer, self._rows, self.positions, key, value)
-        return super().__call__(query, key, value, layer=layer, window=window)
+        self._cache.write(self._layer, self._rows, self.positions, key, value)
+        return super().__call__(query, key, value, window=window)
+
+    def at(self, layer: int) -> Attend:
+        """The same, with the keys and values of another layer."""
+        return _of_layer(self, layer)
 
 
 class AttendNext:
@@ -111,6 +118,7 @@ class AttendNext:
                 "all tokens that may follow."
             )
         self._cache = cache
+        self._layer = 0
         self._longest = longest
         self._rows = torch.arange(cache.rows, device=cache.keys.device)
         self.positions = cache.lengths.clone()
@@ -122,21 +130,33 @@ class AttendNext:
         key: Float[Tensor, "rows kv_heads head_dim"],
         value: Float[Tensor, "rows kv_heads head_dim"],
         *,
-        layer: int,
         window: int | None,
     ) -> Float[Tensor, "rows heads head_dim"]:
         """What each row's new token gathers from its row."""
-        self._cache.write(layer, self._rows, self.positions, key, value)
+        self._cache.write(self._layer, self._rows, self.positions, key, value)
         gathered = scaled_dot_product_attention(
             query[:, :, None],
-            self._cache.keys[layer, :, : self._longest].transpose(1, 2).to(query.dtype),
-            self._cache.values[layer, :, : self._longest].transpose(1, 2).to(query.dtype),
+            self._cache.keys[self._layer, :, : self._longest].transpose(1, 2).to(query.dtype),
+            self._cache.values[self._layer, :, : self._longest].transpose(1, 2).to(query.dtype),
             attn_mask=self._seen(window)[:, None, None],
             enable_gqa=query.shape[1] != key.shape[1],
         )
         return gathered[:, :, 0]
 
+    def at(self, layer: int) -> Attend:
+        """The same, with the keys and values of another layer."""
+        return _of_layer(self, layer)
+
     def _seen(self, window: int | None) -> Bool[Tensor, "rows longest"]:
         places = torch.arange(self._longest, device=self.positions.device)
         seen = places <= self.positions[:, None]
         return seen if window is None else seen & (places > self.positions[:, None] - window)
+
+
+Cached = TypeVar("Cached", AttendPrompts, AttendNext)
+
+
+def _of_layer(attend: Cached, layer: int) -> Cached:
+    other = copy(attend)
+    other._layer = layer
+    return other

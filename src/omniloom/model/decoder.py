@@ -24,7 +24,6 @@ class Attention(nn.Module):
 
     def __init__(self, config: DecoderConfig, layer: int) -> None:
         super().__init__()
-        self.layer = layer
         self.window = config.window_of(layer)
         self.head_dim = config.head_dim
         kv_dim = config.num_kv_heads * config.head_dim
@@ -46,7 +45,7 @@ class Attention(nn.Module):
         key = self.k_proj(inputs).unflatten(-1, (-1, self.head_dim))
         value = self.v_proj(inputs).unflatten(-1, (-1, self.head_dim))
         query, key = rotate(self.q_norm(query), rope), rotate(self.k_norm(key), rope)
-        gathered = attend(query, key, value, layer=self.layer, window=self.window)
+        gathered = attend(query, key, value, window=self.window)
         output: Tensor = self.o_proj(gathered.flatten(-2))
         return output
 
@@ -137,7 +136,7 @@ class Decoder(LanguageModel):
         """The stream after the last layer and the last norm."""
         rope = rope_table(self.config.rope, attend.positions, head_dim=self.config.head_dim, dtype=embeddings.dtype)
         stream = embeddings
-        for layer in self.layers:
-            stream = layer(stream, rope, attend)
+        for number, layer in enumerate(self.layers):
+            stream = layer(stream, rope, attend.at(number))
         output: Tensor = self.norm(stream)
         return output
