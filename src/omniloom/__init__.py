@@ -42,6 +42,7 @@ _MODULES = {
     "omniloom.data.index.prepare": "prepare_dataset",
     "omniloom.data.mix.values": "Blender Curve source blend blend_epochized concat join",
     "omniloom.data.mix_preparation": "prepare_metadataset",
+    "omniloom.vlm.task_encoder": "LlavaSettings LlavaTaskEncoder",
     "omniloom.data.open": ("get_train_dataset get_val_dataset get_val_datasets get_loader get_savable_loader"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
