@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
 
-from omniloom.data.index.dataset import DatasetIndex, dataset_config, open_dataset
+from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
 from omniloom.data.index.layout import DATASET_YAML, meta_path
 from omniloom.data.index.sample_types import CRUDE_TYPE
+from omniloom.data.index.source_kind import Source
+from omniloom.data.row_cook import ColumnCook, FieldCook
+from omniloom.data.source_tools import open_leaf, other_source
 from omniloom.storage.files import replace_file
+from omniloom.tools.other_sources import NAMES
 from omniloom.tools.preview_page import page
-from omniloom.tools.preview_samples import Part, PreviewSample, chosen_rows, read_samples
+from omniloom.tools.preview_samples import Part, PreviewSample, chosen_rows, read_rows, read_samples
 from omniloom.tools.preview_terminal import print_samples
 
 THUMBNAIL_PIXELS = 256
@@ -53,22 +59,61 @@ def command(
 
     The parts are shown, so that crude data sets work too, and where the data set declares fields, what fills them.
     """
-    index = open_dataset(dataset, split_part=split_part, split_config=split_config)
-    rows = chosen_rows(index.samples, count=count, start=start, spread=spread)
+    shown = _open(dataset, split_part, split_config, config_name)
+    rows = chosen_rows(shown.samples, count=count, start=start, spread=spread)
     if not rows:
-        raise click.UsageError(f"--start {start} is beyond the {index.samples:,} samples of {split_part}.")
-    declared = _declared(dataset, config_name)
-    samples = read_samples(index, rows, thumbnail_pixels=THUMBNAIL_PIXELS, field_map=declared.fields)
+        raise click.UsageError(f"--start {start} is beyond the {shown.samples:,} samples of {split_part}.")
+    samples = shown.read(rows)
     if as_json:
         for sample in samples:
             click.echo(json.dumps(_as_json(sample)))
         return
     if html_path is not None:
-        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=_facts(index, declared.type_name))
+        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=shown.facts)
         replace_file(html_path, text.encode("utf-8", "backslashreplace"))
-        click.echo(f"Wrote {html_path} with {len(rows):,} of {index.samples:,} samples.")
+        click.echo(f"Wrote {html_path} with {len(rows):,} of {shown.samples:,} samples.")
         return
     print_samples(samples, console=Console())
+
+
+class _Shown(NamedTuple):
+    """A data set that is looked at: how many samples it has, what is told of it, and what reads some of them."""
+
+    samples: int
+    facts: list[tuple[str, str]]
+    read: Callable[[list[int]], Iterator[PreviewSample]]
+
+
+def _open(dataset: Path, split_part: str, split_config: str, config_name: str) -> _Shown:
+    source = other_source(dataset, config_name=config_name)
+    if source is not None:
+        return _open_other(source, split_part, split_config, config_name)
+    index = open_dataset(dataset, split_part=split_part, split_config=split_config)
+    declared = _declared(dataset, config_name)
+    facts = [
+        ("data set", str(index.root)),
+        ("sample type", declared.type_name),
+        ("split part", index.split_part),
+        ("samples", f"{index.samples:,}"),
+        ("shards", f"{len(index.shards):,}"),
+    ]
+    read = functools.partial(read_samples, index, thumbnail_pixels=THUMBNAIL_PIXELS, field_map=declared.fields)
+    return _Shown(index.samples, facts, read)
+
+
+def _open_other(source: Source, split_part: str, split_config: str, config_name: str) -> _Shown:
+    leaf = open_leaf(source, split_part, split_config=split_config, config_name=config_name)
+    facts = [
+        ("data set", source.path),
+        ("kind", NAMES[source.kind]),
+        ("split part", split_part),
+        ("samples", f"{len(leaf.rows):,}"),
+    ]
+    cook = leaf.cook_row
+    columns = cook.columns if isinstance(cook, ColumnCook) else None
+    fields = cook.fields if isinstance(cook, FieldCook | ColumnCook) else None
+    read = functools.partial(read_rows, leaf.rows, thumbnail_pixels=THUMBNAIL_PIXELS, field_map=fields, columns=columns)
+    return _Shown(len(leaf.rows), facts, read)
 
 
 def _declared(dataset: Path, config_name: str) -> SampleDescription:
@@ -78,22 +123,12 @@ def _declared(dataset: Path, config_name: str) -> SampleDescription:
     return describe_samples(config, where=config_name)
 
 
-def _facts(index: DatasetIndex, type_name: str) -> list[tuple[str, str]]:
-    return [
-        ("data set", str(index.root)),
-        ("sample type", type_name),
-        ("split part", index.split_part),
-        ("samples", f"{index.samples:,}"),
-        ("shards", f"{len(index.shards):,}"),
-    ]
-
-
 def _as_json(sample: PreviewSample) -> dict[str, Any]:
     return {
         "row": sample.row,
         "key": sample.key,
         "shard": sample.shard,
-        "bytes": [sample.start, sample.stop],
+        **({"bytes": [sample.start, sample.stop]} if sample.start is not None else {}),
         "parts": {part.name: _part_as_json(part) for part in sample.parts},
         **({"fields": sample.fields} if sample.fields else {}),
         **({"fault": sample.fault} if sample.fault else {}),

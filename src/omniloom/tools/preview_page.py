@@ -53,7 +53,7 @@ def page(samples: Iterable[PreviewSample], *, title: str, facts: Sequence[tuple[
 
 
 def _card(sample: PreviewSample) -> str:
-    where = f"{sample.shard}, bytes {sample.start:,} to {sample.stop:,}"
+    where = sample.where
     parts = "".join(_part(part) for part in sorted(sample.parts, key=lambda part: part.kind != "image"))
     fault = f'<p class="fault">{escape(sample.fault)}</p>' if sample.fault else ""
     fields = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in sample.fields.items())

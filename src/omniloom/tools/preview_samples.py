@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -11,15 +12,17 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from omniloom.data.convert.image_type import image_part
-from omniloom.data.index.dataset import DatasetIndex, ShardEntry
+from omniloom.data.index.dataset import DatasetIndex
 from omniloom.data.index.field_map import FieldOption, field_value
+from omniloom.data.shards.rows import Rows
 from omniloom.data.shards.tar_shard import TarShard
-from omniloom.errors import DatasetError, SampleError
+from omniloom.errors import DatasetError, SampleError, SkipSample
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_PIXELS = 64_000_000
 _TEXT_PARTS = frozenset(("txt", "text", "transcript", "cls", "cls2", "md", "csv", "xml", "html", "yaml", "yml"))
 _JSON_PARTS = frozenset(("json", "jsn"))
+_COLUMN_ENDINGS = {"text": ".txt", "tree": ".json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class PreviewSample(NamedTuple):
         row: number of the sample in its split part, from 0.
         key: its key.
         shard: name of its shard.
-        start: first byte of its headers in the shard.
+        start: first byte of its headers in the shard; ``None`` where its parts lie apart.
         stop: byte after its last part.
         parts: its parts in the order of the archive; empty when it cannot be read.
         fault: why it cannot be read; empty when it can.
@@ -65,11 +68,16 @@ class PreviewSample(NamedTuple):
     row: int
     key: str
     shard: str
-    start: int
-    stop: int
+    start: int | None
+    stop: int | None
     parts: tuple[Part, ...]
     fault: str
     fields: Mapping[str, str] = {}
+
+    @property
+    def where(self) -> str:
+        """Shard and bytes, as a person reads them."""
+        return self.shard if self.start is None else f"{self.shard}, bytes {self.start:,} to {self.stop:,}"
 
 
 def chosen_rows(samples: int, *, count: int, start: int, spread: bool) -> list[int]:
@@ -100,7 +108,7 @@ def read_samples(
     for entry in index.shards:
         shard = None
         while row is not None and row < first + entry.samples:
-            shard = shard or _open_shard(entry, index)
+            shard = shard or entry.open(index.rule)
             sample = _read(shard, row - first, row, thumbnail_pixels)
             if sample is not None and sample.key not in entry.excluded_keys:
                 yield sample._replace(fields=sample_fields(sample.parts, field_map or {}))
@@ -110,16 +118,40 @@ def read_samples(
         first += entry.samples
 
 
-def _open_shard(entry: ShardEntry, index: DatasetIndex) -> TarShard:
-    return TarShard(
-        entry.path,
-        name=entry.name,
-        samples=entry.samples,
-        size_bytes=entry.size_bytes,
-        fingerprint=entry.fingerprint,
-        parts_path=entry.parts_path,
-        rule=index.rule,
-    )
+def read_rows(
+    rows: Rows,
+    numbers: list[int],
+    *,
+    thumbnail_pixels: int,
+    field_map: FieldMap | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Iterator[PreviewSample]:
+    """As `read_samples`, of rows of any kind.
+
+    Args:
+        rows: the rows.
+        numbers: which of them.
+        thumbnail_pixels: longest side of the small copies of images.
+        field_map: fields of the samples, for data sets that declare them.
+        columns: kinds of the columns, where parts are columns.
+    """
+    for number in numbers:
+        shard, span = rows.origin(number)
+        start, stop = span or (None, None)
+        try:
+            raw = rows.read(number)
+        except SkipSample:
+            continue
+        except (DatasetError, OSError) as error:
+            yield PreviewSample(number, "", shard, start, stop, (), str(error))
+            continue
+        parts = []
+        for name, data in raw.parts.items():
+            ending = _COLUMN_ENDINGS.get((columns or {}).get(name, ""), "")
+            part = describe_part(name + ending, data, thumbnail_pixels=thumbnail_pixels)
+            parts.append(dataclasses.replace(part, name=name))
+        fields = sample_fields(tuple(parts), field_map or {})
+        yield PreviewSample(number, raw.name, shard, start, stop, tuple(parts), "", fields)
 
 
 def _read(shard: TarShard, shard_row: int, row: int, thumbnail_pixels: int) -> PreviewSample | None:

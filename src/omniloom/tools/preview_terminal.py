@@ -23,7 +23,7 @@ def print_samples(samples: Iterable[PreviewSample], *, console: Console) -> int:
     count = 0
     for sample in samples:
         console.rule(Text(printable(f"{sample.row}  {sample.key}"), style="bold"), align="left")
-        console.print(Text(f"{printable(sample.shard)}, bytes {sample.start:,} to {sample.stop:,}", style="dim"))
+        console.print(Text(printable(sample.where), style="dim"))
         if sample.fault:
             console.print(Text(sample.fault, style="red"))
         for name, value in sample.fields.items():

@@ -1,7 +1,7 @@
 """Where the objects of one big JSON list lie, found without parsing them, in memory that does not grow with the file.
 
 The result has the form of a line index (see `line_index`): entry i lies from offset i to offset i + 1, with the comma
-and the blanks that follow it; the last number is the size of the file, so that the last entry has the bracket behind it.
+and the blanks that follow it; the last number is the size of the file, so the last entry has the bracket behind it.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import string
 import weakref
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from omniloom.errors import StorageError
@@ -45,6 +46,7 @@ class CacheFolder:
         except OSError as error:
             raise storage_error("make the cache folder", self.path, error) from error
         self._finalizer = weakref.finalize(self, _remove, self.path, lock_path, lock, os.getpid())
+        Finalize(None, self._finalizer, exitpriority=1)  # a forked child of multiprocessing runs no other finalizers
 
     def write(self, name: str, data: bytes) -> Path:
         """Put a file in. Raises StorageError when the disk is full."""
@@ -65,8 +67,9 @@ class CacheFolder:
             raise StorageError(f"{path}: is gone from the cache: {error.strerror}") from error
 
     def close(self) -> None:
-        """Remove the folder with all its files."""
+        """Remove the folder with all its files, and those beside it whose process is gone."""
         self._finalizer()
+        _remove_abandoned(self.path.parent)
 
 
 def _remove(path: Path, lock_path: Path, lock: int, owner: int) -> None:
