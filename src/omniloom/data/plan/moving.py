@@ -1,9 +1,9 @@
 """Blending with weights that change: by a schedule, or because they are shares of tokens and not of samples.
 
 What changes does so only where a block of draws begins. Each leaf is owed its share of what was drawn, in samples or in
-tokens; what it is still owed is carried from block to block, so that no share is lost to rounding or to a wrong guess
-of a length. With shares of tokens, how many draws make them up follows from the mean length of each leaf so far, which
-the work reports and the state keeps: the plan opens no file.
+tokens; what it is still owed is carried from block to block, so that no share is lost to rounding or to samples that
+are longer than the mean. With shares of tokens, how many draws make them up follows from the mean length of each leaf
+so far, which the work reports and the state keeps: the plan opens no file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from omniloom.data.sample import SampleKey
 if TYPE_CHECKING:
     from omniloom.data.plan.plan import Plan
 
-FIRST_BLOCKS_DRAWS = 32
-"""Draws in a block as long as a lane has drawn few and lengths are hardly known."""
+FIRST_BLOCK_DRAWS = 8
+"""Draws in the first block of a lane that counts tokens; each next one is as long as all before it together."""
 
 OWED_SCALE = 1_024
 """What is owed is kept in parts of so much of a sample or token."""
@@ -119,7 +119,7 @@ class MovingStream(PlanStream):
 
     def _settle(self) -> None:
         """A block has ended: what was drawn is taken off what was owed."""
-        used = self._since if self._plan.weights_in == "tokens" else self._counts
+        used = self._used()
         whole = sum(used.values())
         self._owed = {
             name: round(owed + (self._shares[name] * whole - used.get(name, 0)) * OWED_SCALE)
@@ -128,6 +128,20 @@ class MovingStream(PlanStream):
         if self._plan.counts_tokens:
             self._told = self._told_with(self._counts)
         self._since, self._counts = {}, {}
+
+    def _used(self) -> dict[str, float]:
+        """What each leaf had of the block.
+
+        Of one whose length was not known, what it was taken for: a first guess would else be paid back over
+        thousands of draws.
+        """
+        if self._plan.weights_in != "tokens":
+            return dict(self._counts)
+        known = self._known_means(list(self._shares))
+        return {
+            name: self._since.get(name, 0) if name in known else count * self._block_means[name]
+            for name, count in self._counts.items()
+        }
 
     def _told_with(self, drawn: Mapping[str, int]) -> dict[str, Mapping[str, int]]:
         more = (drawn, self._since)
@@ -156,6 +170,7 @@ class MovingStream(PlanStream):
         total = sum(weights)
         shares = [weight / total if total else 1 / len(names) for weight in weights]
         self._shares = dict(zip(names, shares, strict=True))
+        self._block_means = dict(zip(names, self._means(names), strict=True))
         if not self._started:
             self._owed = self._start_owed(names, weights)
         owed = self._owed
@@ -166,22 +181,20 @@ class MovingStream(PlanStream):
         """What leaves are owed at a lane's start: its clock does not start at nought, see `Blend`."""
         known = [max(weight, 1e-9) for weight in weights]
         fractions = Blend(known, lane=self._lane.index, seed=self._plan.seed).start_owed()
-        means = self._means(names)
         return {
-            name: round(fraction * mean * OWED_SCALE)
-            for name, fraction, mean in zip(names, fractions, means, strict=True)
+            name: round(fraction * self._block_means[name] * OWED_SCALE)
+            for name, fraction in zip(names, fractions, strict=True)
         }
 
     def _block_counts(self, streams: Sequence[LeafStream]) -> list[int]:
         names = list(self._shares)
         drawn = sum(self._cursors.values())
-        few = self._plan.weights_in == "tokens" and drawn < BLOCK_DRAWS
-        owed = [self._owed_before[name] / OWED_SCALE for name in names]
+        counts_tokens = self._plan.weights_in == "tokens"
         return block_counts(
-            FIRST_BLOCKS_DRAWS if few else BLOCK_DRAWS,
+            min(BLOCK_DRAWS, max(FIRST_BLOCK_DRAWS, drawn)) if counts_tokens else BLOCK_DRAWS,
             shares=list(self._shares.values()),
-            means=self._means(names),
-            owed=owed,
+            means=[self._block_means[name] for name in names],
+            owed=[self._owed_before[name] / OWED_SCALE for name in names],
         )
 
     def _means(self, names: Sequence[str]) -> list[float]:
@@ -191,6 +204,12 @@ class MovingStream(PlanStream):
         """
         if self._plan.weights_in != "tokens":
             return [1.0] * len(names)
+        known = self._known_means(names)
+        others = sum(known.values()) / len(known) if known else 1.0
+        return [known.get(name, others) for name in names]
+
+    def _known_means(self, names: Sequence[str]) -> dict[str, float]:
+        """Mean length of the samples of those leaves of which anything is known."""
         priors = {leaf.name: leaf.mean_tokens for leaf in self._plan.leaves}
         draws, tokens = (self._told.get(name, {}) for name in _TOLD)
         known: dict[str, float] = {}
@@ -200,8 +219,7 @@ class MovingStream(PlanStream):
             count = draws.get(name, 0) + weight
             if count:
                 known[name] = max(1.0, (tokens.get(name, 0) + weight * (prior or 0.0)) / count)
-        others = sum(known.values()) / len(known) if known else 1.0
-        return [known.get(name, others) for name in names]
+        return known
 
 
 def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
