@@ -101,7 +101,8 @@ def read_audio(
     start = round(start_seconds * goal.rate)
     if not samples.shape[1] and not fill:
         raise SampleError(
-            f"sound from {start_seconds:g} s on was asked for; there is none after {track.end_seconds:g} s",
+            f"sound from {start_seconds:g} s on was asked for; there is some from "
+            f"{track.begin_seconds:g} to {max(track.end_seconds, track.declared_end_seconds or 0):g} s",
             reason="out-of-range",
         )
     if not fill:
@@ -222,12 +223,14 @@ class _Goal:
     def read(self) -> tuple[Samples, int]:
         """The samples of the span that are there, and the number of the first, counted from time 0."""
         stored, first_stored = self._stored()
-        skipped = -first_stored % self._unit
-        whole = _converted(stored[:, skipped:], self.track, self.rate, self.channels)
-        first = (first_stored + skipped) // self._unit * self._unit_out
+        added = first_stored % self._unit if stored.shape[1] else 0
+        stored = np.pad(stored, ((0, 0), (added, 0))) if added else stored
+        whole = _converted(stored, self.track, self.rate, self.channels)
+        first = (first_stored - added) // self._unit * self._unit_out
         self._check_end()
         stop_seconds = min(self._stop_seconds, self.track.end_seconds)
-        lowest = max(first, round(self._start_seconds * self.rate))
+        begin_seconds = max(self._start_seconds, first_stored / self.track.rate)
+        lowest = max(first, round(begin_seconds * self.rate))
         highest = max(lowest, min(first + whole.shape[1], round(stop_seconds * self.rate)))
         return np.ascontiguousarray(whole[:, lowest - first : highest - first]), lowest
 
@@ -268,7 +271,9 @@ class _Goal:
     def _check_end(self) -> None:
         declared = self.track.declared_end_seconds
         end = self.track.end_seconds
-        if declared is None or end >= min(self._stop_seconds, declared) - _SLACK_SECONDS:
+        if declared is None or self._start_seconds >= declared:
+            return
+        if end >= min(self._stop_seconds, declared) - _SLACK_SECONDS:
             return
         raise SampleError(
             f"the sound ends at {end:.3f} s of {declared:.3f} s: the file was cut", reason="truncated-media"

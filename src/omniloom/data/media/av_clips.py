@@ -33,6 +33,8 @@ def frame_time(track: VideoTrack) -> Callable[[float], float]:
     Where the container's index shows one distance between all frames, that is a multiplication; otherwise the packets
     are read through once.
     """
+    if track.is_counted:
+        return lambda number: track.begin + int(number) * track.frame_ticks if number < math.inf else number
     times = _even_times(track) or _read_times(track)
 
     def place(number: float) -> float:

@@ -5,6 +5,9 @@ from __future__ import annotations
 AV_EXTENSIONS = frozenset("aac avi flac flv m4a m4v mkv mov mp3 mp4 oga ogg opus wav webm".split())  # noqa: SIM905
 """Parts with these extensions are video or sound."""
 
+AV_DECODES = ("AVDecoder", "torch", "pyav", "raw")
+"""What may become of such parts; see `av_parts.decode_av`."""
+
 PROBE_BYTES = 512
 
 # Where a mark stands and what it is; all marks of a row have to be there.

@@ -23,6 +23,13 @@ PATIENCE_SECONDS = 10.0
 MAX_PIXELS = 1 << 26
 """Largest frame that is decoded, in pixels (8192 x 8192): more is refused from the header."""
 
+FORMATS = (
+    *("mov", "mp4", "matroska", "webm", "avi", "flv", "mpegts", "mpeg", "mpegvideo", "asf", "h264", "hevc", "ivf"),
+    *("mp3", "wav", "w64", "flac", "ogg", "aac", "ac3", "eac3", "aiff", "amr", "au", "caf"),
+)
+"""FFmpeg's names of the formats that are opened. Images are not among them, nor formats that name other files: a
+playlist in a data set must not make a worker fetch an address."""
+
 _HEAD_BYTES = 16
 _BOX_LIMIT = 10_000
 FARTHEST = 1 << 62  # ticks
@@ -120,7 +127,9 @@ class Media:
         self.container: InputContainer
         try:
             with self.errors():
-                self.container = av.open(self.file, "r", metadata_errors="replace")
+                self.container = av.open(
+                    self.file, "r", metadata_errors="replace", options={"format_whitelist": ",".join(FORMATS)}
+                )
         except SampleError as error:
             named = self._reason_of_refusal(error)
             self._close_source()
@@ -152,11 +161,11 @@ class Media:
 
     def seek(self, timestamp: float, stream: Any) -> bool:
         """Go to the last key frame at or before a time of a stream; false where the container cannot do that."""
-        self.is_fresh = False
         try:
             self.container.seek(int(max(-FARTHEST, min(timestamp, FARTHEST))), stream=stream, backward=True)
         except load_av().error.FFmpegError:
             return False
+        self.is_fresh = False
         return True
 
     def rewind(self, stream: Any) -> None:

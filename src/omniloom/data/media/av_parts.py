@@ -6,11 +6,9 @@ import io
 from typing import Any
 
 from omniloom.data.media.av_decoder import AVDecode, AVDecoder
-from omniloom.data.media.av_kinds import AV_EXTENSIONS
+from omniloom.data.media.av_kinds import AV_DECODES, AV_EXTENSIONS
 from omniloom.data.media.av_open import load_av
 from omniloom.errors import ConfigError, SampleError
-
-AV_DECODES = ("AVDecoder", "torch", "pyav", "raw")
 
 
 def check_av_decode(av_decode: str) -> None:

@@ -49,6 +49,7 @@ class VideoTrack:
         stream: PyAV's.
         begin: time of the first frame in ticks, as the header says.
         frame_ticks: length of a frame on average.
+        is_counted: the container does not tell when frames are shown: they follow each other at the average rate.
         turns: quarters counterclockwise by which frames are turned; known once one was decoded.
 
     Raises:
@@ -75,6 +76,8 @@ class VideoTrack:
             context.options = {"err_detect": "explode"} if strict else {}
         self.begin: int = self.stream.start_time or 0
         self.frame_ticks = float(1 / ((self.stream.average_rate or 25) * self.stream.time_base))
+        # AVI keeps no time of presentation; what FFmpeg makes up for reordered frames is wrong.
+        self.is_counted = "avi" in media.formats and bool(context.has_b_frames)
         self.turns = 0
         self._shown_size: tuple[int, int] | None = None
         self._measured_end: float | None = None
@@ -90,7 +93,7 @@ class VideoTrack:
         return float(ticks * self.stream.time_base)
 
     def ticks(self, seconds: float) -> float:
-        """A time in ticks. One up to half a millisecond before a frame is the frame's: containers round so much."""
+        """A time in ticks, rounded as containers do: to the nearest tick, by half a millisecond at most."""
         if math.isinf(seconds):
             return seconds
         return math.floor(seconds / self.seconds_a_tick + min(0.5, _ROUNDING_SECONDS / self.seconds_a_tick))
@@ -155,6 +158,8 @@ class VideoTrack:
                 ``too-slow``; ``too-large``.
         """
         self.media.file.progress()
+        if self.is_counted:
+            return self._read_blindly(ranges, size)
         order = sorted(range(len(ranges)), key=lambda number: (ranges[number].latest, ranges[number].last))
         walk = Walk(self.media, self.stream, [ranges[number] for number in order], begin=self.begin)
         pictures: dict[float, Picture] = {}
@@ -207,7 +212,9 @@ class VideoTrack:
                     picture = picture or self._picture(frame, time, size)._replace(end=end)
                     found.append(picture)
 
-        with contextlib.closing(decode_all(self.media, self.stream, begin=self.begin)) as frames:
+        with contextlib.closing(
+            decode_all(self.media, self.stream, begin=self.begin, counted=self.is_counted)
+        ) as frames:
             for time, frame in frames:
                 if previous is not None:
                     keep(previous[0], time, previous[1])

@@ -138,6 +138,7 @@ class Walk:
                 )
 
     def _packets(self) -> Iterator[Any]:
+        self._media.is_fresh = False
         with self._media.errors():
             for packet in self._media.container.demux(self._stream):
                 self._media.file.check()
@@ -285,10 +286,14 @@ class Walk:
             self._skips = skips
 
 
-def decode_all(media: Media, stream: Any, *, begin: int) -> Generator[tuple[float, Any]]:
-    """Every frame from the first key frame on, with its time in ticks; where the container tells none, by the rate.
+def decode_all(media: Media, stream: Any, *, begin: int, counted: bool) -> Generator[tuple[float, Any]]:
+    """Every frame from the first key frame on, with its time in ticks. Damaged packets are passed over.
 
-    Damaged packets are passed over.
+    Args:
+        media: the open container.
+        stream: its video stream.
+        begin: time of the first frame.
+        counted: the container tells no time that could be relied on: frames follow each other at the average rate.
     """
     media.select(stream)
     media.rewind(stream)
@@ -308,8 +313,10 @@ def decode_all(media: Media, stream: Any, *, begin: int) -> Generator[tuple[floa
             except load_av().error.FFmpegError:
                 continue
             for frame in frames:
-                time = next((float(tick) for tick in (frame.pts, frame.dts) if tick is not None), expected)
-                expected = time + (frame.duration or frame_ticks)
+                time = expected
+                if not counted:
+                    time = next((float(tick) for tick in (frame.pts, frame.dts) if tick is not None), expected)
+                expected = time + (frame_ticks if counted else frame.duration or frame_ticks)
                 media.file.progress()
                 yield time, frame
     decoder.flush_buffers()
