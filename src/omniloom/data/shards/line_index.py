@@ -18,6 +18,7 @@ from omniloom.storage.files import replace_file, storage_error
 INDEX_SUFFIX = ".idx"
 MAX_UNINDEXED_BYTES = 1 << 30
 _BOM = b"\xef\xbb\xbf"
+_OPEN, _CLOSE = ord("{"), ord("}")
 _SHOWN = 80
 
 
@@ -34,23 +35,24 @@ def find_lines(path: str | os.PathLike[str]) -> array[int]:
         StorageError: the file cannot be read.
     """
     offsets = array("Q")
-    last, number = 0, 0
+    last = position = 0
     try:
         with Path(path).open("rb") as file:
             for number, raw in enumerate(file, start=1):
+                position += len(raw)
                 line = raw.strip()
                 if not line:
-                    last = file.tell() if last else last
+                    last = position if last else last
                     continue
                 if number == 1:
-                    line = line.removeprefix(_BOM)
-                if not (line.startswith(b"{") and line.endswith(b"}")):
+                    line = line.removeprefix(_BOM) or raw
+                if line[0] != _OPEN or line[-1] != _CLOSE:
                     raise DatasetError(
                         f"{os.fspath(path)}: line {number:,} is {line[:_SHOWN]!r}; expected one JSON object a line, "
                         "from '{' to '}'. Write each object on a line of its own."
                     )
                 offsets.append(last)
-                last = file.tell()
+                last = position
     except OSError as error:
         raise storage_error("read", path, error) from error
     if not offsets:
