@@ -21,6 +21,8 @@ from omniloom.data.side import (
     PrimaryFileStore,
     SystemFileStore,
     WebdatasetFileStore,
+    add_source_info,
+    get_source_info,
     open_side_store,
 )
 from omniloom.errors import ConfigError, DatasetError, MissingKeyError, ShardError, StorageError
@@ -162,6 +164,18 @@ def test_get_adds_the_source_to_the_sample(shards: Path) -> None:
     assert store.get("v1.0/00.txt", crude) == store.get("v1.0/00.txt", typed) == store.get("v1.0/00.txt") == b"text 00"
     assert crude["__sources__"] == (source, store["v1.0/00.txt"][1])
     assert typed.__sources__ == (store["v1.0/00.txt"][1],)
+
+
+def test_sources_of_samples_and_lists_of_them() -> None:
+    first, second = SourceInfo("a", 0, "b", ("c",)), SourceInfo("a", 1, "b", ("d",))
+    crude = {"__sources__": (first,)}
+    typed = TextSample(__key__="k", __restore_key__=(), text="t", __sources__=(second,))
+    assert get_source_info(crude) == [first]
+    assert get_source_info([crude, typed, None]) == [first, second]
+    assert get_source_info({}) is None
+    assert get_source_info(7) is None
+    assert add_source_info(None, first) is None
+    assert add_source_info({}, first) == {"__sources__": (first,)}
 
 
 def test_decoding_and_the_samples_own_parts(shards: Path) -> None:

@@ -14,6 +14,7 @@ from omniloom.data.side.store import FileStoreWrapper as FileStoreWrapper
 from omniloom.data.side.store import PrimaryFileStore as PrimaryFileStore
 from omniloom.data.side.store import SideStore as SideStore
 from omniloom.data.side.store import add_source_info as add_source_info
+from omniloom.data.side.store import get_source_info as get_source_info
 from omniloom.data.side.stores import JsonlFileStore as JsonlFileStore
 from omniloom.data.side.stores import SystemFileStore as SystemFileStore
 from omniloom.data.side.stores import WebdatasetFileStore as WebdatasetFileStore

@@ -44,12 +44,24 @@ class FileStore(ABC, Generic[T]):
 SideStore = FileStore[Any]
 
 
-def add_source_info(sample: Any, *sources: SourceInfo) -> None:
-    """Add to what a sample says of where its data came from; nothing for what has no ``__sources__``."""
+def add_source_info(sample: Any, *sources: SourceInfo) -> Any:
+    """Add to what a sample says of where its data came from; gives the sample, untouched if it has no ``__sources__``."""
     if isinstance(sample, dict):
         sample["__sources__"] = (*(sample.get("__sources__") or ()), *sources)
     elif hasattr(sample, "__sources__"):
         sample.__sources__ = (*(sample.__sources__ or ()), *sources)
+    return sample
+
+
+def get_source_info(sample: Any) -> list[SourceInfo] | None:
+    """Where the data of a sample, or of each of a list of samples, came from; ``None`` where nothing is known."""
+    if isinstance(sample, list):
+        found = [source for one in sample for source in get_source_info(one) or ()]
+    elif isinstance(sample, dict):
+        found = list(sample.get("__sources__") or ())
+    else:
+        found = list(getattr(sample, "__sources__", None) or ())
+    return found or None
 
 
 class FileStoreWrapper(FileStore[T]):
