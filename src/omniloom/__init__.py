@@ -13,8 +13,8 @@ from omniloom._version import __version__
 
 _MODULES = {
     "omniloom.errors": (
-        "OmniloomError ConfigError StorageError DatasetError ShardError SampleError MissingKeyError FatalSampleError StateError "
-        "InputError WeightsError WorkerError SkipSample IgnoreSample"
+        "OmniloomError ConfigError StorageError DatasetError ShardError SampleError MissingKeyError FatalSampleError "
+        "StateError InputError WeightsError WorkerError SkipSample IgnoreSample"
     ),
     "omniloom.data.sample": "SampleKey SourceInfo Span",
     "omniloom.data.kinds": (
@@ -35,8 +35,9 @@ _MODULES = {
     "omniloom.data.pipeline.selection": "Selection",
     "omniloom.data.pipeline.buckets": "LengthBuckets AspectBuckets",
     "omniloom.data.side": (
-        "FileStore FileStoreDecoder SystemFileStore WebdatasetFileStore JsonlFileStore DecodeFileStore PrimaryFileStore "
-        "open_side_store CachePool NoCachePool FileStoreCachePool Lazy DirectLazy MockLazy add_source_info get_source_info"
+        "FileStore FileStoreDecoder SystemFileStore WebdatasetFileStore JsonlFileStore DecodeFileStore "
+        "PrimaryFileStore open_side_store CachePool NoCachePool FileStoreCachePool Lazy DirectLazy MockLazy "
+        "add_source_info get_source_info"
     ),
     "omniloom.data.loader.config": "WorkerConfig",
     "omniloom.data.loader.dataset": "Dataset",

@@ -45,7 +45,7 @@ SideStore = FileStore[Any]
 
 
 def add_source_info(sample: Any, *sources: SourceInfo) -> Any:
-    """Add to what a sample says of where its data came from; gives the sample, untouched if it has no ``__sources__``."""
+    """Add to what a sample says of where its data came from. Gives the sample; one without ``__sources__`` as it is."""
     if isinstance(sample, dict):
         sample["__sources__"] = (*(sample.get("__sources__") or ()), *sources)
     elif hasattr(sample, "__sources__"):
