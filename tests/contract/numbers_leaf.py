@@ -82,8 +82,8 @@ def fit(samples: list[Any], *, last: bool) -> Selection:
 
 def by_length(sample: tuple[str, float, Any]) -> tuple[int, int]:
     """Groups of 2 to 4 packs or samples."""
-    group = len(sample[0]) // 6
-    return group, 2 + group % 3
+    group = length(sample) % 3
+    return group, 2 + group
 
 
 def picky(name: str) -> tuple[str, float, Any]:

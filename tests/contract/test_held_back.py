@@ -259,6 +259,24 @@ def test_nothing_stalls_and_what_never_fits_is_counted() -> None:
     assert {reason for leaf in desk.tally.take().values() for reason in leaf.skipped} == {"unlucky"}
 
 
+def test_like_samples_are_told_apart() -> None:
+    def number(value: int) -> int:
+        return value % 3  # the very same objects, again and again
+
+    def two_alike(samples: list[int]) -> Selection:
+        ones = [sample for sample in samples if sample == 1]
+        return Selection([ones[i : i + 2] for i in range(0, len(ones) - 1, 2)], again=ones[len(ones) // 2 * 2 :])
+
+    desk = Desk()
+    pipeline = Pack(Make(FINITE, (Numbers("a", []), Numbers("b", [])), encode=number), 9, two_alike, list)
+    items = list(pipeline.open(Lane(0, 1), desk))
+    keys = [key for pack_key, _ in items for key in pack_key.samples]  # type: ignore[union-attr]
+    assert len(keys) == len(set(keys)) == 26  # by hand: of 0 to 56 and of 0 to 19, 19 and 7 leave 1 when divided by 3
+    assert all(pack == [1, 1] for _, pack in items)
+    assert all(number(key.row) == 1 for key in keys)
+    assert sum(leaf.skipped["not-selected"] for leaf in desk.tally.take().values()) == 77 - 26
+
+
 def test_evaluation_packs_and_groups_within_units_whatever_the_lanes() -> None:
     for name in ("fitted", "grouped", "groups of own size"):
         pipeline = pipelines(IN_ORDER)[name]

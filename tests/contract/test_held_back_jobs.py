@@ -103,6 +103,24 @@ def test_a_changed_packer_packs_the_open_window_anew(caplog: pytest.LogCaptureFi
     assert len(names) == 101
 
 
+def test_a_bounded_group_buffer_goes_on_with_the_bound_of_its_state() -> None:
+    def bounded(most_waiting: int, **settings: Any) -> Dataset:
+        dataset = shaped("grouped", **settings)
+        return replace(dataset, pipeline=replace(dataset.pipeline, most_waiting=most_waiting))
+
+    job = take(Loader(bounded(2)), STEPS)
+    assert job != take(Loader(bounded(9)), STEPS)
+    loader = Loader(bounded(2))
+    take(loader, 20)
+    state = json.loads(json.dumps(loader.save_state_rank()))
+    seen = {}
+    for rank in range(2):  # twice the ranks have half the lanes each, and twice the room for each lane
+        again = Loader(bounded(4, rank=rank, world_size=2))
+        again.restore_state_rank(state)
+        seen |= dict(zip(range(20 + rank, STEPS, 2), take(again, 20), strict=True))
+    assert [seen[g] for g in range(20, STEPS)] == job[20:]
+
+
 @every_shape
 def test_stats_account_for_every_sample(shape: str) -> None:
     for workers in (0, 2):

@@ -88,9 +88,15 @@ class Dataset:
         """Samples of a packing window; 0 without packing."""
         return next((stage.window_samples for stage in self.stages if isinstance(stage, Pack)), 0)
 
-    def with_window(self, window_samples: int) -> Dataset:
-        """The same data set with packing windows of another size."""
-        return replace(self, pipeline=_with_window(self.pipeline, window_samples))
+    @property
+    def most_waiting(self) -> int | None:
+        """Values that wait in the groups of a lane at most; ``None`` without groups, or for any number."""
+        return next((stage.most_waiting for stage in self.stages if isinstance(stage, Group)), None)
+
+    def with_buffers(self, *, window_samples: int, most_waiting: int | None) -> Dataset:
+        """The same data set with packing windows and groups of another size."""
+        pipeline = _changed(self.pipeline, Pack, window_samples=window_samples)
+        return replace(self, pipeline=_changed(pipeline, Group, most_waiting=most_waiting))
 
     def length(self, lanes: int | None = None, *, lap: int = 0) -> int | None:
         """Batches of this rank in a pass; of an endless one, in an epoch of the data. ``None`` if unknown."""
@@ -129,6 +135,7 @@ class Dataset:
         settings: dict[str, Any] = {"window_samples": self.window_samples}
         packer = next((stage.settings for stage in self.stages if isinstance(stage, Pack)), "")
         settings |= {"packer": packer} if packer else {}
+        settings |= {"most_waiting": self.most_waiting} if self.most_waiting is not None else {}
         if isinstance(plan, Plan):
             settings |= {
                 "seed": plan.seed,
@@ -143,7 +150,9 @@ class Dataset:
         return Mix(tuple((leaf.name, leaf.rows, 1.0) for leaf in plan.leaves), settings)
 
 
-def _with_window(stage: Any, window_samples: int) -> Any:
-    if isinstance(stage, Pack):
-        return replace(stage, window_samples=window_samples)
-    return stage if isinstance(stage, Make) else replace(stage, source=_with_window(stage.source, window_samples))
+def _changed(stage: Any, kind: type, **fields: Any) -> Any:
+    """The pipeline with other fields in its stages of a kind."""
+    if isinstance(stage, Make):
+        return stage
+    changed = replace(stage, source=_changed(stage.source, kind, **fields))
+    return replace(changed, **fields) if isinstance(stage, kind) else changed

@@ -60,7 +60,7 @@ class InlineLanes:
         watching = self._watch.watching() if self._watch is not None else nullcontext()
         with watching, caller_random_state() if self._keep_random_state else nullcontext():
             if not self._runner.is_open(lane_index):
-                self._runner.open(self._lanes[lane_index], self._states.get(lane_index))
+                self._runner.open(self._lanes[lane_index], self._states.get(lane_index), self._batches[lane_index])
             produced = self._runner.next(lane_index, self._batches[lane_index])
             self._batches[lane_index] += 1
             return produced

@@ -243,7 +243,7 @@ class Loader:
 
     def _restore(self, state: RankState, *, where: str) -> None:
         config = self.worker_config
-        dataset = self._with_saved_window(state)
+        dataset = self._with_saved_buffers(state)
         same = check_fits(state, dataset.mix(), where=where)
         mine = deal(state, rank=config.number, world_size=config.ranks, where=where)
         lanes = {i: LaneState(lane.batches, lane.stream, lane.ended) for i, lane in mine.lane_states.items()}
@@ -265,17 +265,23 @@ class Loader:
         held = renumbered(stream, [leaf[0] for leaf in state.mix.leaves], names)
         return {**(rebase_lane(self.dataset.plan, state.mix.leaves, lane, stream) or {}), **held}
 
-    def _with_saved_window(self, state: RankState) -> Dataset:
-        """The data set with the packing windows that the state was saved with: the packs hang on them."""
-        ours, saved = self.dataset.window_samples, state.mix.settings.get("window_samples", 0)
-        if ours == saved or not ours or not saved or not isinstance(self.dataset.plan, Plan):
-            return self.dataset
-        held = saved * state.lanes // self.worker_config.ranks
-        logger.warning(
-            "packing goes on with windows of %d samples a lane, as when the state was saved: %d samples on this rank",
-            saved, held,
-        )  # fmt: skip
-        return self.dataset.with_window(saved)
+    def _with_saved_buffers(self, state: RankState) -> Dataset:
+        """The data set with the windows and groups that the state was saved with: packs and batches hang on them."""
+        dataset, saved = self.dataset, state.mix.settings
+        window, most = saved.get("window_samples", 0), saved.get("most_waiting", dataset.most_waiting)
+        if not dataset.window_samples or not window or not isinstance(dataset.plan, Plan):
+            window = dataset.window_samples
+        if dataset.most_waiting is None:
+            most = None
+        if (window, most) == (dataset.window_samples, dataset.most_waiting):
+            return dataset
+        if window != dataset.window_samples:
+            held = window * state.lanes // self.worker_config.ranks
+            logger.warning(
+                "packing goes on with windows of %d samples a lane, as when the state was saved: %d samples on this "
+                "rank", window, held,
+            )  # fmt: skip
+        return dataset.with_buffers(window_samples=window, most_waiting=most)
 
     def _reset(self, lane_count: int) -> None:
         self._lane_count = lane_count

@@ -67,11 +67,11 @@ class LaneRunner:
         self._lanes: dict[int, Lane] = {}
         self._remade: dict[int, Tallies] = {}
 
-    def open(self, lane: Lane, state: State | None) -> None:
-        """Open a lane at a saved place, or at its start."""
+    def open(self, lane: Lane, state: State | None, batches: int = 0) -> None:
+        """Open a lane at a saved place, out of which so many batches have come in this lap, or at its start."""
         stream = self._pipeline.open(lane, self.desk)
         if state is not None:
-            self.work.batch = None  # what waited is made again, of whatever batch it was
+            self.work.batch = batches * lane.count + lane.index
             with at_work(self.work):
                 stream.load_state_dict(state)
         self._streams[lane.index], self._lanes[lane.index] = stream, lane

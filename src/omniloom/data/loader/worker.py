@@ -110,7 +110,7 @@ class Worker:
         self._board.clear()
         try:
             if request.reopen:
-                self._runner.open(request.lane, request.state)
+                self._runner.open(request.lane, request.state, request.batches)
                 self._sent.pop(index, None)
             produced = self._runner.next(index, request.batches)
             while self._incoming.poll(0):  # slabs that came back meanwhile can be used at once

@@ -230,22 +230,23 @@ class PackStream(Iterator[Item]):
         window = self._window
         if selection is None:
             return
-        key_by_id = {id(sample): key for key, sample in window}
-        first = window[0][0]
-        self._groups = [[(key_by_id.get(id(one), first), one) for one in group] for group in selection.packs if group]
-        waiting = [(key_by_id.get(id(one), first), one) for one in selection.again]
+        places = _Places(window)
+        self._groups = [[places.take(one) for one in group] for group in selection.packs if group]
+        waiting = [places.take(one) for one in selection.again]
         if not selection.moves(window):  # nothing more can be read: do without the oldest half, at the end without all
-            waiting = [] if self._over else waiting[(len(waiting) + 1) // 2 :]
+            lost = len(waiting) if self._over else (len(waiting) + 1) // 2
+            waiting, dropped = waiting[lost:], waiting[:lost]
+            self._leave_out(dropped, "not-selected")
         self._waiting = waiting
-        known = {id(one) for group in (*self._groups, waiting) for _, one in group}
         for sample, error in selection.failed:
-            self._fail([(key_by_id.get(id(sample), first), sample)], error, "select_samples_to_pack")
-            known.add(id(sample))
-        reasons = {id(one): reason for reason, samples in selection.left_out.items() for one in samples}
-        for key, sample in window:
-            if id(sample) not in known and len(known) < len(window):
-                reason = reasons.get(id(sample), "not-selected")
-                self._desk.tally.leaf(key.dataset).take_back(reason)
+            self._fail([places.take(sample)], error, "select_samples_to_pack")
+        for reason, samples in selection.left_out.items():
+            self._leave_out([places.take(sample) for sample in samples], reason)
+        self._leave_out(places.untaken(), "not-selected")
+
+    def _leave_out(self, items: list[SampleItem], reason: str) -> None:
+        for key, _ in items:
+            self._desk.tally.leaf(key.dataset).take_back(reason)
 
     def _packs_of(self, group: list[SampleItem]) -> Iterator[Item]:
         ready: list[SampleItem] = []
@@ -253,7 +254,7 @@ class PackStream(Iterator[Item]):
             try:
                 ready.append((key, self._postencoded(key, sample)))
             except SkipSample as skip:
-                self._desk.tally.leaf(key.dataset).take_back(str(skip) or "SkipSample")
+                self._leave_out([(key, sample)], str(skip) or "SkipSample")
             except Exception as error:
                 self._fail([(key, sample)], error, "postencode_sample")
         if not ready:
@@ -268,8 +269,7 @@ class PackStream(Iterator[Item]):
                 yield pack_key, with_restore_key(made, pack_key)
                 part += 1
         except SkipSample as skip:
-            for key in keys if not part else ():
-                self._desk.tally.leaf(key.dataset).take_back(str(skip) or "SkipSample")
+            self._leave_out([] if part else ready, str(skip) or "SkipSample")
         except Exception as error:
             self._fail(ready, error, "pack_selected_samples", gave_some=part > 0)
 
@@ -290,8 +290,31 @@ class PackStream(Iterator[Item]):
         key = items[0][0]
         leaf = self._pack.source.leaves[key.dataset]
         reason = self._faults.failure(error, key=key, call=call, origin=Origin(leaf.name), sample=items[0][1])
-        for key, _ in items if not gave_some else ():
-            self._desk.tally.leaf(key.dataset).take_back(reason)
+        self._leave_out([] if gave_some else items, reason)
+
+
+class _Places:
+    """Finds the keys of the samples that a selector names: by identity, and of like ones in their order."""
+
+    def __init__(self, window: list[SampleItem]) -> None:
+        self._window = window
+        self._taken = [False] * len(window)
+        self._by_id: dict[int, list[int]] = {}
+        for place, (_, sample) in enumerate(window):
+            self._by_id.setdefault(id(sample), []).append(place)
+
+    def take(self, sample: Any) -> SampleItem:
+        """The sample with its key; one that is not of the window goes by the key of the first that is."""
+        places = self._by_id.get(id(sample))
+        if places is None:
+            return self._window[0][0], sample
+        place = places.pop(0) if len(places) > 1 else places[0]
+        self._taken[place] = True
+        return self._window[place]
+
+    def untaken(self) -> list[SampleItem]:
+        """The samples that were not named."""
+        return [item for item, taken in zip(self._window, self._taken, strict=True) if not taken]
 
 
 def _with_end(place: State, over: str) -> State:
