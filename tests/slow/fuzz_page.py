@@ -72,7 +72,11 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff tells of damage on the error stream
     tallies = []
     for target in TARGETS:
-        tallies.append(fuzz(target, seconds=seconds, seed=seed))
+        try:
+            tallies.append(fuzz(target, seconds=seconds, seed=seed))
+        except AssertionError as error:
+            print(error)
+            raise SystemExit(1) from error
         print(tallies[-1], flush=True)
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)

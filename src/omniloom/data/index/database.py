@@ -217,8 +217,10 @@ def find_all(root: str | os.PathLike[str], key: str) -> list[SampleLocation]:
             ).fetchall()
         finally:
             db.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema need not be UTF-8
         raise StorageError(f"{path}: cannot be read: {error}. Make it again: `omniloom prepare`.") from error
+    if not all(type(value) is int and value >= 0 for row in rows for value in row):
+        raise StorageError(f"{path}: holds places that are no numbers. Make it again: `omniloom prepare`.")
     if rows and rows[-1][0] >= len(shards):
         raise DatasetError(f"{path}: lists more shards than .info.json. Make both again: `omniloom prepare`.")
     return [SampleLocation(key, shards[number], row, start, size) for number, row, start, size in rows]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from omniloom.data.media.av_kinds import AV_EXTENSIONS, PROBE_BYTES, is_av
+from omniloom.data.media.av_kinds import AV_DECODES, AV_EXTENSIONS, PROBE_BYTES, is_av
 from omniloom.data.media.image import decode_image
 from omniloom.data.media.image_kinds import IMAGE_EXTENSIONS, sniff_image
 from omniloom.data.media.image_options import ImageOptions
@@ -24,7 +24,6 @@ TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 NUMBER_EXTENSIONS = frozenset(("cls", "cls2", "index", "inx", "id"))
 JSON_EXTENSIONS = frozenset(("json", "jsn"))
 ARRAY_EXTENSIONS = frozenset(("npy", "npz"))
-AV_DECODES = ("AVDecoder", "torch", "pyav", "raw")
 
 __all__ = [
     "ARRAY_EXTENSIONS",
