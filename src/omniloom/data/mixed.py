@@ -109,7 +109,7 @@ class MixOpener:
                 if way.group is not None:
                     group_rows[way.group] += float(len(leaf.rows) * way.repetitions)
         plan_leaves: list[PlanLeaf] = []
-        totals: dict[int, float] = {}
+        known: dict[int, float] = {}
         for entry, leaf in zip(drawn, leaves, strict=True):
             strength = shuffle(entry.first.multiplier)
             plan_leaf = PlanLeaf(
@@ -118,7 +118,7 @@ class MixOpener:
                 shuffle=None if strength == default else strength,
                 mean_tokens=entry.first.mean_tokens,
             )
-            plan_leaves.append(_weighted(plan_leaf, entry, flat.mode, group_rows, repeat=repeat, totals=totals))
+            plan_leaves.append(_weighted(plan_leaf, entry, flat.mode, group_rows, repeat=repeat, known=known))
         left_out = [PlanLeaf(entry.name, 0, 0.0) for entry in entries if entry.is_left_out(flat.mode)]
         as_one = flat.mode in ("repetitions", "concat")
         return OpenedMix(leaves, (*plan_leaves, *left_out), as_one)
@@ -191,9 +191,9 @@ def _weighted(
     group_rows: Mapping[Any, float],
     *,
     repeat: bool,
-    totals: dict[int, float],
+    known: dict[int, float],
 ) -> PlanLeaf:
-    """A leaf of the plan with its weight in the mix, and its end; ``totals`` as for `Share.at`."""
+    """A leaf of the plan with its weight in the mix, and its end; ``known`` as for `Share.at`."""
     if mode == "single":
         return replace(leaf, passes=None if repeat else 1)
     if mode != "weights":
@@ -206,7 +206,7 @@ def _weighted(
     ]
     if not any(share.moves for way in entry.ways for share in way.shares):
         weight = sum(
-            factor * prod(share.at(0, totals) for share in way.shares)
+            factor * prod(share.at(0, known) for share in way.shares)
             for factor, way in zip(factors, entry.ways, strict=True)
         )
         return replace(leaf, weight=weight)

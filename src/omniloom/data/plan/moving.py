@@ -112,7 +112,7 @@ class MovingStream(PlanStream):
         return super().carried() | self._told_with(drawn)
 
     def _next_block(self) -> None:
-        cursors = self.cursors()
+        cursors = self._cursors_after_block()
         if self._counts:
             self._settle()
         self._go_to(cursors=cursors, base={}, index=0)
@@ -165,8 +165,8 @@ class MovingStream(PlanStream):
             position = sum(self._told.get("told_tokens", {}).values()) * self._lane.count
         else:
             position = sum(self._cursors.values()) * self._lane.count
-        totals: dict[int, float] = {}
-        weights = [plan.leaves[i].weight_at(position, totals) for i in self._blended]
+        known: dict[int, float] = {}
+        weights = [plan.leaves[i].weight_at(position, known) for i in self._blended]
         total = sum(weights)
         shares = [weight / total if total else 1 / len(names) for weight in weights]
         self._shares = dict(zip(names, shares, strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import isfinite, prod
+from math import isfinite
 from typing import Literal
 
 from omniloom.data.plan.lane import Lane
@@ -46,11 +46,17 @@ class Leaf:
     shares: tuple[tuple[Share, ...], ...] = ()
     mean_tokens: float | None = None
 
-    def weight_at(self, position: float, totals: dict[int, float]) -> float:
-        """Its weight when the job has drawn so many samples (or tokens); ``totals`` as for `Share.at`."""
+    def weight_at(self, position: float, known: dict[int, float]) -> float:
+        """Its weight when the job has drawn so many samples (or tokens); ``known`` as for `Share.at`."""
         if not self.shares:
             return self.weight
-        return self.weight * sum(prod(share.at(position, totals) for share in way) for way in self.shares)
+        total = 0.0
+        for way in self.shares:
+            weight = self.weight
+            for share in way:
+                weight *= share.at(position, known)
+            total += weight
+        return total
 
 
 @dataclass(frozen=True)

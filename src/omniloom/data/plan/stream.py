@@ -124,8 +124,14 @@ class PlanStream(Iterator[SampleKey]):
         """What of the state, cursors aside, a stream under other weights goes on with."""
         return {"lap": self._lap - self._lane.lap} if self._lap > self._lane.lap else {}
 
+    def _cursors_after_block(self) -> dict[str, int]:
+        """As `cursors`, where all of the running block is drawn."""
+        drawn = dict(self._cursors)
+        drawn.update((self._plan.leaves[i].name, rows) for i in self._blended if (rows := self._leaves[i].drawn))
+        return drawn
+
     def _next_block(self) -> None:
-        cursors = self.cursors()
+        cursors = self._cursors_after_block()
         self._go_to(cursors=cursors, base=cursors if self._leaf_ended else self._base, index=0)
 
     def _go_to(self, *, cursors: Mapping[str, int], base: Mapping[str, int], index: int) -> None:

@@ -63,19 +63,22 @@ class Share:
     part: Curve
     neighbours: tuple[Curve, ...]
 
-    def at(self, position: float, totals: dict[int, float] | None = None) -> float:
+    def at(self, position: float, known: dict[int, float] | None = None) -> float:
         """The share at a position, from 0 to 1; 0 where all weights are 0.
 
         Args:
             position: samples or tokens that the job has drawn.
-            totals: sums of neighbours' weights at this position that were worked out before, by their identity; those
-                that are missing are added. A hundred neighbours then cost a hundred curves, not ten thousand.
+            known: weights, and sums of neighbours' weights, that were worked out for this position before, by
+                identity; what is missing is added. A hundred neighbours then cost a hundred curves, not ten thousand.
         """
-        totals = {} if totals is None else totals
-        total = totals.get(id(self.neighbours))
+        known = {} if known is None else known
+        total = known.get(id(self.neighbours))
         if total is None:
-            total = totals[id(self.neighbours)] = sum(curve.at(position) for curve in self.neighbours)
-        return self.part.at(position) / total if total else 0.0
+            weights = [curve.at(position) for curve in self.neighbours]
+            known.update(zip(map(id, self.neighbours), weights, strict=True))
+            total = known[id(self.neighbours)] = sum(weights)
+        part = known.get(id(self.part))
+        return (self.part.at(position) if part is None else part) / total if total else 0.0
 
     @property
     def moves(self) -> bool:
