@@ -14,7 +14,7 @@ import pytest
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
 from omniloom.data.plan.plan import Leaf, Plan
-from tests.contract.numbers_leaf import FINITE, PLAN, SHAPES, SHUFFLE, Deadly, picky, shaped, take
+from tests.contract.numbers_leaf import FINITE, PLAN, SHAPES, SHUFFLE, Deadly, DeadlyLate, picky, shaped, take
 
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 STEPS = 60
@@ -67,6 +67,24 @@ def test_a_worker_that_dies_while_samples_wait_is_not_noticed(shape: str, tmp_pa
     with Loader(shaped(shape, num_workers=2, encode=encode)) as loader:
         assert take(loader, STEPS) == whole_job(shape)
         assert len(loader.stats()["worker_deaths"]) == 1
+
+
+def test_a_sample_that_kills_twice_while_packed_is_left_out_of_its_pack_alone() -> None:
+    def deadly(name: str, **settings: Any) -> Dataset:
+        dataset = shaped("fitted", plan=FINITE, lanes=3, **settings)
+        pipeline: Any = dataset.pipeline
+        return replace(
+            dataset, pipeline=replace(pipeline, source=replace(pipeline.source, postencode=DeadlyLate(name)))
+        )
+
+    whole = [name for batch in Loader(deadly("nobody")) for name in batch["names"]]
+    with Loader(deadly("a23", num_workers=2)) as loader:
+        given = [name for batch in loader for name in batch["names"]]
+        stats = loader.stats()
+    assert stats["datasets"]["a"]["skipped"] == {"killed-worker": 1}
+    assert len(stats["worker_deaths"]) == 2
+    expected = ["+".join(n for n in pack.split("+") if n != "a23") for pack in whole]
+    assert given == [pack for pack in expected if pack]
 
 
 @every_shape

@@ -225,6 +225,10 @@ def test_indices_in_user_code_are_those_of_the_job(crude: Path) -> None:
             return sample
 
     assert loader_of(crude, Restored(), batch_size=None).restore_sample((0, 2, 5)).drawn == 2 * 40 + 5
+    with pytest.raises(StateError, match=r"\(0, 0, 40\) names row 40 of a data set that has 40 rows"):
+        loader_of(crude, Restored(), batch_size=None).restore_sample((0, 0, 40))
+    with pytest.raises(StateError, match=r"names a pack, and this data set makes none"):
+        loader_of(crude, Restored(), batch_size=None).restore_sample(("pack", 0, (0, 0, 1)))
     with pytest.raises(StateError, match="current_sample_index is known only while"):
         Restored().current_sample_index  # noqa: B018 - the property raises
 

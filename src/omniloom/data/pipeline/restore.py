@@ -54,7 +54,9 @@ def key_of(plain: Any, *, leaves: int) -> ItemKey | BatchKey:
         return SampleKey(*plain)
     part = 0
     if head in ("pack", "batch"):
-        part, *rest = rest
+        part, *rest = rest or (None,)
+        if not isinstance(part, int):
+            raise _no_key(plain)
     else:
         head, rest = "batch", list(plain)
     keys = [key_of(one, leaves=leaves) for one in rest]
@@ -85,6 +87,10 @@ def restore(pipeline: Any, plain: Any, *, leaves: int) -> Any:
         StateError: it is no restore key, or none of this pipeline.
     """
     key = key_of(plain, leaves=leaves)
+    for sample in _samples(key):
+        rows = _rows(pipeline, sample.dataset)
+        if rows is not None and not 0 <= sample.row < rows:
+            raise StateError(f"restore_sample: {plain!r} names row {sample.row} of a data set that has {rows} rows")
     stage = pipeline
     while stage is not None:
         if isinstance(key, getattr(stage, "makes", ())):
@@ -93,6 +99,22 @@ def restore(pipeline: Any, plain: Any, *, leaves: int) -> Any:
     raise StateError(
         f"restore_sample: {plain!r} names a {type(key).__name__[:-3].lower()}, and this data set makes none"
     )
+
+
+def _samples(key: ItemKey | BatchKey) -> tuple[SampleKey, ...]:
+    """The samples that a key names."""
+    if isinstance(key, BatchKey):
+        return tuple(sample for item in key.items for sample in _samples(item))
+    return key.samples if isinstance(key, PackKey) else (key,)
+
+
+def _rows(pipeline: Any, dataset: int) -> int | None:
+    """Rows of a data set, as the plan of a pipeline knows them."""
+    stage = pipeline
+    while hasattr(stage, "source"):
+        stage = stage.source
+    leaves = getattr(stage, "leaves", ())
+    return leaves[dataset].rows if dataset < len(leaves) else None
 
 
 def renumbered(state: Mapping[str, Any], before: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
