@@ -54,9 +54,9 @@ def key_of(plain: Any, *, leaves: int) -> ItemKey | BatchKey:
         return SampleKey(*plain)
     part = 0
     if head in ("pack", "batch"):
-        part, *rest = rest or (None,)
-        if not isinstance(part, int):
+        if not rest or not isinstance(rest[0], int):
             raise _no_key(plain)
+        part, *rest = rest
     else:
         head, rest = "batch", list(plain)
     keys = [key_of(one, leaves=leaves) for one in rest]
