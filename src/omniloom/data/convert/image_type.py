@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-# Part name, and where its mark stands: (byte offset, bytes). All marks of a row must be there.
-_MARKS: tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...] = (
-    ("jpg", ((0, b"\xff\xd8\xff"),)),
-    ("png", ((0, b"\x89PNG\r\n\x1a\n"),)),
-    ("gif", ((0, b"GIF87a"),)),
-    ("gif", ((0, b"GIF89a"),)),
-    ("webp", ((0, b"RIFF"), (8, b"WEBP"))),
-    ("bmp", ((0, b"BM"),)),
-    ("tif", ((0, b"II*\0"),)),
-    ("tif", ((0, b"MM\0*"),)),
-    ("tif", ((0, b"II+\0"),)),
-    ("jp2", ((0, b"\0\0\0\x0cjP  \r\n\x87\n"),)),
-    ("jp2", ((0, b"\xff\x4f\xff\x51"),)),
-    ("avif", ((4, b"ftypavif"),)),
-    ("avif", ((4, b"ftypavis"),)),
-    ("heic", ((4, b"ftypheic"),)),
-    ("heic", ((4, b"ftypheix"),)),
-    ("heic", ((4, b"ftypmif1"),)),
-    ("jxl", ((0, b"\xff\x0a"),)),
-    ("jxl", ((0, b"\0\0\0\x0cJXL \r\n\x87\n"),)),
-    ("ppm", ((0, b"P6"),)),
-    ("pgm", ((0, b"P5"),)),
-)
+from omniloom.data.media.image_kinds import KINDS, sniff_image
+
+_PICTURES = [kind for kind in KINDS if kind.magics and kind.name != "PDF"]
 
 # File name extensions that mean the same as a part name; an extension outside this table claims nothing.
-_EXTENSIONS: dict[str, str] = {
-    "jpg": "jpg", "jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "png": "png", "apng": "png", "gif": "gif", "webp": "webp",
-    "bmp": "bmp", "dib": "bmp", "tif": "tif", "tiff": "tif", "jp2": "jp2", "j2k": "jp2", "jpx": "jp2", "avif": "avif",
-    "heic": "heic", "heif": "heic", "jxl": "jxl", "ppm": "ppm", "pgm": "pgm",
-}  # fmt: skip
+_EXTENSIONS = {extension: kind.extensions[0] for kind in _PICTURES for extension in kind.extensions}
 
 _VIDEO_MARKS: tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...] = (
     ("mp4", ((4, b"ftyp"),)),
@@ -41,15 +17,13 @@ _VIDEO_MARKS: tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...] = (
     ("flv", ((0, b"FLV\x01"),)),
 )
 
-IMAGE_PARTS: frozenset[str] = frozenset(name for name, _ in _MARKS)
+IMAGE_PARTS: frozenset[str] = frozenset(kind.extensions[0] for kind in _PICTURES)
 
 
 def image_part(data: bytes) -> str | None:
     """Part name for these bytes, such as ``jpg`` or ``png``; ``None`` when they are no known kind of picture."""
-    for name, marks in _MARKS:
-        if all(data.startswith(mark, offset) for offset, mark in marks):
-            return name
-    return None
+    kind = sniff_image(data)
+    return kind.extensions[0] if kind in _PICTURES else None
 
 
 def media_part(data: bytes) -> str | None:

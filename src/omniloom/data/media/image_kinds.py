@@ -71,7 +71,7 @@ KINDS: tuple[ImageKind, ...] = (
     ),
     ImageKind("BMP", ("bmp", "dib"), _at_start(b"BM")),
     ImageKind("ICO", ("ico",), _at_start(b"\0\0\1\0")),
-    ImageKind("PPM", ("pbm", "pgm", "ppm", "pnm"), _at_start(b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")),
+    ImageKind("PPM", ("ppm", "pgm", "pbm", "pnm"), _at_start(b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")),
     ImageKind("TGA", ("tga",), ()),
 )
 """Formats in the order in which they are tried. TGA has no mark of its own: Pillow tries it last."""
