@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +109,19 @@ def named_class(module: str, name: str, *, where: str) -> Callable[..., Any]:
     return found
 
 
+class _Loader(SourceFileLoader):
+    """Leaves no compiled file in the data set."""
+
+    def set_data(self, path: Any, data: Any, *, _mode: int = 0o666) -> None:
+        """Keep nothing."""
+
+
 @cache
 def _run(path: str) -> dict[str, Any]:
     try:
-        source = Path(path).read_bytes()
-        namespace: dict[str, Any] = {"__name__": Path(path).stem, "__file__": path}
-        exec(compile(source, path, "exec"), namespace)
+        loader = _Loader(Path(path).stem, path)
+        module = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
+        loader.exec_module(module)
     except Exception as error:
         raise ConfigError(f"{path}: cannot be run: {type(error).__name__}: {error}") from error
-    return namespace
+    return vars(module)
