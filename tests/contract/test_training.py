@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import pickle
 import signal
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from tests.contract.tiny_llava import TinyLoader, packed_batch, tiny_llava
 CPU = torch.device("cpu")
 # One thread: the tensors are tiny, and threads that wait for each other spin.
 torch.set_num_threads(1)
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 PARTS = {"vision_tower": PartConfig(train=False)}
 
 
@@ -234,6 +234,27 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "step-00000002/trainer.json").write_text('{"format": 99}')
     with pytest.raises(StateError, match="format 99 found, 1 expected"):
         train(make_run(tmp_path, steps=4))
+
+
+class Bomb:
+    """Calls a function when it is unpickled by the plain unpickler."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_checkpoint_with_code_in_it_is_refused_and_nothing_is_run(tmp_path: Path) -> None:
+    train(make_run(tmp_path, steps=2))
+    (tmp_path / "step-00000002/tensors/.metadata").write_bytes(pickle.dumps(Bomb(tmp_path / "went-off")))
+    with pytest.raises(StateError, match=r"names .*, which no checkpoint needs"):
+        train(make_run(tmp_path, steps=4))
+    (tmp_path / "step-00000002/tensors/.metadata").write_bytes(b"\x80\x04cut")
+    with pytest.raises(StateError, match="not the list of a checkpoint"):
+        train(make_run(tmp_path, steps=4))
+    assert not (tmp_path / "went-off").exists()
 
 
 def test_lines_for_people(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -111,8 +111,10 @@ def load_model(settings: ModelConfig, config: LlavaConfig, *, seed: int) -> nn.M
     return model
 
 
-def task_encoder(data: DataConfig, config: LlavaConfig, folder: Path) -> LlavaTaskEncoder:
-    """What makes batches of samples for a model."""
+def task_encoder(
+    data: DataConfig, config: LlavaConfig, folder: Path, *, template: str | None = None
+) -> LlavaTaskEncoder:
+    """What makes batches of samples for a model; ``template`` in place of the data's."""
     side = config.vision.image_size
     layouts: Mapping[str, Callable[[], Layout]] = {
         "squash": Squash,
@@ -122,7 +124,7 @@ def task_encoder(data: DataConfig, config: LlavaConfig, folder: Path) -> LlavaTa
     }
     return LlavaTaskEncoder(
         tokenizer=open_tokenizer(folder),
-        template=data.template,
+        template=template or data.template,
         images=ImageProcessor(
             tile_pixels=side,
             tile_tokens=config.image_tokens(side, side),

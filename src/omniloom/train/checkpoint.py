@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from omniloom.errors import ConfigError, StateError
 from omniloom.storage.files import replace_file
+from omniloom.train.sound_reading import SoundPlanner, SoundReader
 
 TENSORS, TRAINER, LOADER, LATEST = "tensors", "trainer.json", "loader", "latest.json"
 FORMAT = 1
@@ -115,13 +118,14 @@ class Checkpoints:
         self._wait_for_all()
         replace_file(partial / LOADER / f"rank-{_rank():05d}.json", json.dumps(loader))
         state = _tensors(model, optimizer)
-        if self.config.asynchronous:
-            future = begin_saving_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group)
-            self._writing = partial, future, step  # type: ignore[assignment]
-        else:
+        with _quiet():
+            if self.config.asynchronous:
+                future = begin_saving_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group)
+                self._writing = partial, future, step  # type: ignore[assignment]
+                return
             save_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group, no_dist=_alone())
-            self._writing = partial, None, step
-            self.finish()
+        self._writing = partial, None, step
+        self.finish()
 
     def finish(self) -> None:
         """Wait for what is being written, and give it its final name. All ranks call it."""
@@ -151,7 +155,16 @@ class Checkpoints:
             raise StateError(f"{path}: checkpoint format {trainer.get('format')} found, {FORMAT} expected.")
         state = _tensors(model, optimizer)
         try:
-            load_tensors(state, checkpoint_id=str(path / TENSORS), process_group=self._group, no_dist=_alone())
+            with _quiet():
+                load_tensors(
+                    state,
+                    storage_reader=SoundReader(path / TENSORS),
+                    planner=SoundPlanner(),
+                    process_group=self._group,
+                    no_dist=_alone(),
+                )
+        except StateError:
+            raise
         except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
             raise StateError(f"{path}: does not fit this model: {error}") from error
         _fill(model, optimizer, state)
@@ -213,6 +226,14 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise StateError(f"{path}: {type(loaded).__name__} found, an object expected.")
     return loaded
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warning that there is one process: that is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def _rank() -> int:

@@ -1,0 +1,59 @@
+"""A trained model opened for use: from the folder of a run, or of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omniloom.errors import ConfigError
+from omniloom.generate.prompts import Prompter
+from omniloom.model.llava import Llava
+from omniloom.train.build import RECIPE_FILE, load_model, own_device, read_model_config, task_encoder
+from omniloom.train.checkpoint import complete_checkpoints
+from omniloom.train.recipe import DataConfig, ModelConfig, read_recipe
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model ready to answer.
+
+    Attributes:
+        model: in evaluation mode, on its device.
+        prompter: makes its prompts.
+        name: what identifies it: the folder, and the step of a run.
+    """
+
+    model: Llava
+    prompter: Prompter
+    name: str
+
+
+def open_trained(path: Path, *, template: str | None = None) -> Trained:
+    """Open a model.
+
+    Args:
+        path: of a run, of one of its steps, or of a model with its weights.
+        template: chat template; ``None``: the run's, or ``vicuna_v1``.
+
+    Raises:
+        ConfigError: there is neither a run with a complete checkpoint nor a model.
+    """
+    run = path if (path / RECIPE_FILE).is_file() else path.parent if (path.parent / RECIPE_FILE).is_file() else None
+    if run is None:
+        settings, data, name = ModelConfig(folder=str(path)), DataConfig(train=""), str(path)
+    else:
+        found = complete_checkpoints(run)
+        if not found:
+            raise ConfigError(f"{run}: a run without a complete checkpoint. Train it first.")
+        step = path if path != run else found[max(found)]
+        recipe = read_recipe(run / RECIPE_FILE)
+        settings, data, name = ModelConfig(folder=recipe.model.folder, start=str(step)), recipe.data, str(step)
+    config = read_model_config(Path(settings.folder))
+    model = load_model(settings, config, seed=0)
+    if not isinstance(model, Llava):
+        raise ConfigError(f"{path}: a {type(model).__name__} found; a vision-language model expected.")
+    encoder = task_encoder(data, config, Path(settings.folder), template=template)
+    prompter = Prompter(
+        tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images, image_id=config.image_token_id
+    )
+    return Trained(model.to(own_device()).eval(), prompter, name)
