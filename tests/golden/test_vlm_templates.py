@@ -250,6 +250,60 @@ def test_a_template_trims_and_images_stay_parts(small: Callable[[str], tuple[Any
     assert kept == "</s> it is</s>"
 
 
+PARTS = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' }}{% for part in m.content %}"
+    "{% if part.type == 'image' %}<|im_start|>{% else %}{{ part.text }}{% endif %}{% endfor %}{{ eos_token }}"
+    "{% endfor %}"
+)
+
+
+def test_a_template_that_wants_parts_gets_them(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
+    theirs, ours = small(PARTS)
+    said = [{"role": turn.role, "content": [{"type": "text", "text": turn.text}]} for turn in TALK]
+    made = tokenize(JinjaTemplate.of(ours).render(TALK), ours)
+    assert made.ids == theirs.apply_chat_template(said, tokenize=True, return_dict=False)
+
+
+def test_a_template_places_images_itself(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
+    theirs, ours = small(PARTS)
+    turns = [Turn("user", ("Is ", ImagePart(1), " <|im_start|> or ", ImagePart(0))), Turn("assistant", ("No.",))]
+    made = tokenize(JinjaTemplate.of(ours, image_token="<|im_start|>").render(turns), ours)
+    assert made.images == [1, 0]
+    content = [{"type": "text", "text": "Is "}, {"type": "image"}]
+    start = theirs.apply_chat_template([{"role": "user", "content": content}], tokenize=True, return_dict=False)
+    assert made.ids[: len(start) - 2] == start[:-2]
+    assert made.ids.count(theirs.convert_tokens_to_ids("<|im_start|>")) == 0, "the one in the text is text"
+
+
+def test_an_answer_that_no_token_ends(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
+    source = (
+        "{% for m in messages %}{% if m['role'] == 'user' %}USER: {{ m['content'] }} {% else %}"
+        "ASSISTANT: {% generation %}{{ m['content'] }} {% endgeneration %}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+    )
+    _, ours = small(source)
+    made = tokenize(JinjaTemplate.of(ours).render(TALK), ours)
+    kept = ours.decode([number for number, learned in zip(made.ids, made.learned, strict=True) if learned])
+    assert kept == " A red box.  Yes, quité.\n\n2 > 1 ", (
+        "from the generation prompt's end to the space after the answer"
+    )
+
+
+def test_what_stands_behind_the_generation_prompt_is_learned(
+    small: Callable[[str], tuple[Any, HuggingFaceTokenizer]],
+) -> None:
+    """Empty marks of reasoning, which a model writes before an answer that has none."""
+    source = (
+        "{% for m in messages %}{{ '<|' + m['role'] + '|>' }}{% if m['role'] == 'assistant' and loop.last %}"
+        "[think][/think]{% endif %}{{ m['content'] + eos_token }}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    _, ours = small(source)
+    made = tokenize(JinjaTemplate.of(ours).render(TALK), ours)
+    kept = ours.decode([number for number, learned in zip(made.ids, made.learned, strict=True) if learned])
+    assert kept == "A red box.</s>[think][/think]Yes, quité.\n\n2 > 1</s>"
+
+
 def test_what_a_template_refuses_or_changes_is_a_fault_of_the_sample(
     small: Callable[[str], tuple[Any, HuggingFaceTokenizer]],
 ) -> None:

@@ -20,6 +20,7 @@ from omniloom.tools.main import run
 SETTINGS: dict[str, Any] = {
     "tokenizer": None,
     "template": "chatml",
+    "image_token": None,
     "system": "Answer the questions.",
     "prompts": None,
     "layout": "tiles",

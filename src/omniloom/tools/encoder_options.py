@@ -35,6 +35,7 @@ _OPTIONS = (
         show_default=True,
         help=f"Chat template by name, or `{OWN_TEMPLATE}`: the one that came with the tokenizer.",
     ),
+    click.option("--image-token", help=f"What `--template {OWN_TEMPLATE}` writes for an image, such as <|image_pad|>."),
     click.option("--system", default=SYSTEM, show_default=True, help="What the system says; empty: nothing."),
     click.option("--prompts", type=click.Path(path_type=Path), help="Pools of prompts in Megatron's JSON form."),
     click.option("--layout", default="squash", show_default=True, type=click.Choice(list(LAYOUTS)), help="Tiles."),
@@ -67,6 +68,7 @@ def encoder_of(
     *,
     tokenizer: Path | None,
     template: str,
+    image_token: str | None,
     system: str,
     prompts: Path | None,
     layout: str,
@@ -86,7 +88,7 @@ def encoder_of(
     """The encoder that the options describe.
 
     Args:
-        tokenizer, template, system, prompts: what conversations look like.
+        tokenizer, template, image_token, system, prompts: what conversations look like.
         layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
         image_tags, tile_tags, video_frames, max_tokens, megatron_placeholders: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
@@ -94,7 +96,7 @@ def encoder_of(
     Raises:
         ConfigError: they do not go together.
     """
-    opened, form = _tokenizer_and_template(tokenizer, template, image_tags)
+    opened, form = _tokenizer_and_template(tokenizer, template, image_tags, image_token)
     tiles: Layout = LAYOUTS[layout]()
     if layout == "tiles":
         tiles = DynamicTiles(max_tiles=max_tiles, choice="area-weighted" if area_weighted else "closest")
@@ -119,10 +121,13 @@ def encoder_of(
     )
 
 
-def _tokenizer_and_template(path: Path | None, name: str, image_tags: str) -> tuple[Any, ChatTemplate | JinjaTemplate]:
+def _tokenizer_and_template(
+    path: Path | None, name: str, image_tags: str, image_token: str | None
+) -> tuple[Any, ChatTemplate | JinjaTemplate]:
     if path is not None:
         opened = open_tokenizer(path)
-        return opened, JinjaTemplate.of(opened) if name == OWN_TEMPLATE else chat_template(name)
+        own = name == OWN_TEMPLATE
+        return opened, JinjaTemplate.of(opened, image_token=image_token) if own else chat_template(name)
     if name == OWN_TEMPLATE:
         raise ConfigError(f"--template {OWN_TEMPLATE} needs a --tokenizer that came with one")
     template = chat_template(name)

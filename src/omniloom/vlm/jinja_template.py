@@ -1,6 +1,7 @@
 """Any Hugging Face ``chat_template``: ids and mask by construction, without ``{% generation %}`` marks.
 
-An answer is learned up to and with the first special token behind it, which ends the turn.
+What is learned is what the model has to write: from the end of the template's own generation prompt, up to and with the
+first special token behind the answer, which ends the turn.
 
 The template is rendered with a mark in place of every text and every image. What comes out is the template's own
 scaffolding with the marks in it; there the texts and images are put back. So the border of every turn is known whatever
@@ -13,14 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.vlm.conversation import ImagePart, Part, TokenPart, Turn
-from omniloom.vlm.template import Piece, specials_and_texts, trimmed
+from omniloom.vlm.template import Piece, PieceKind, specials_and_texts, trimmed
 from omniloom.vlm.tokenizer import Place
 
 # Noncharacters: no tokenizer's template writes them, and JSON data sets are refused where texts hold them.
@@ -28,6 +29,14 @@ _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 _MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
 _MESSAGE_ROLES = ("system", "user", "assistant")
+
+
+class _Marked(NamedTuple):
+    """Messages with marks, what the marks stand for (with its turn), and images that the template is given as parts."""
+
+    messages: list[dict[str, Any]]
+    contents: list[tuple[int, Part]]
+    images: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +51,8 @@ class JinjaTemplate:
         variables: more variables for the template, such as ``{"enable_thinking": False}``.
         name: for messages.
         pad: name of the token that fills up batches; ``None``: the tokenizer's.
+        image_token: what the template writes for an image, such as ``<|image_pad|>``; then it is given images as parts
+            of messages, and puts around them what the model knows. ``None``: images stand in the text, in tags.
         after_image: what text after an image is like to the tokenizer.
     """
 
@@ -52,11 +63,17 @@ class JinjaTemplate:
     variables: Mapping[str, Any] = field(default_factory=dict)
     name: str = "chat_template"
     pad: str | None = None
+    image_token: str | None = None
     after_image: Place = "after-special"
 
     @classmethod
-    def of(cls, tokenizer: Any, **variables: Any) -> JinjaTemplate:
+    def of(cls, tokenizer: Any, *, image_token: str | None = None, **variables: Any) -> JinjaTemplate:
         """The template that came with a `HuggingFaceTokenizer`.
+
+        Args:
+            tokenizer: the tokenizer.
+            image_token: what its template writes for an image.
+            variables: more variables for the template.
 
         Raises:
             ConfigError: it came with none.
@@ -69,52 +86,54 @@ class JinjaTemplate:
             bos_token=tokenizer.bos_token,
             eos_token=tokenizer.eos_token,
             variables=variables,
+            image_token=image_token,
         )
 
     def render(self, turns: Sequence[Turn], *, image_tags: tuple[str, str] = ("", "")) -> list[Piece]:
         """The pieces of a conversation, in order. Arguments as for `ChatTemplate.render`.
 
+        With `image_token`, what stands around an image is the template's own, and the tags are not used.
+
         Raises:
             SampleError: ``template``: the template refuses the conversation, or does not write all of it once.
         """
-        texts, messages = self._marked(turns)
-        scaffold = self._rendered(messages, generation=False)
+        marked = self._marked(turns)
+        scaffold = self._rendered(marked.messages, generation=False)
         pieces: list[Piece] = []
-        turn, ended, seen = -1, True, []
-        for number, part in enumerate(_MARK.split(scaffold)):
-            if number % 2:
-                mark = int(part)
-                seen.append(mark)
-                turn, content = texts[mark]
-                role = turns[turn].role
-                if isinstance(content, ImagePart):
-                    pieces += specials_and_texts(image_tags[0], turn=turn)
-                    pieces.append(Piece("image", "", learned=False, image=content.index, turn=turn))
-                    pieces += specials_and_texts(image_tags[1], turn=turn)
-                elif isinstance(content, TokenPart):
-                    pieces.append(Piece("known-or-text", content.name, role == "assistant", turn=turn))
+        images = iter(marked.images)
+        turn, answered, seen = -1, False, []
+        at = 0
+        for match in [*_MARK.finditer(scaffold), None]:
+            stop = len(scaffold) if match is None else match.start()
+            following = None if match is None else marked.contents[int(match[1])][0]
+            lead = self._lead(marked, scaffold, start=at, stop=stop, turn=turn, following=following)
+            written = self._after_content(scaffold[at : stop - lead], turn, answered=answered)
+            for piece in [*written, *self._scaffold(scaffold[stop - lead : stop], turn, learned=True)]:
+                if piece.kind == "special" and piece.text == self.image_token:
+                    pieces.append(Piece("image", "", learned=False, image=next(images, -1), turn=turn))
                 else:
-                    pieces.append(Piece("text", content, role == "assistant", turn=turn))
-                ended = role != "assistant"
-                continue
-            for piece in self._scaffold(part, turn):
-                # White space that a template puts between an answer and its end token is written by the model as well.
-                learned = not ended
-                ended = ended or piece.kind == "special"
-                pieces.append(Piece(piece.kind, piece.text, learned, turn=turn))
-        if seen != list(range(len(texts))):
+                    pieces.append(piece)
+            if match is None:
+                break
+            at = match.end()
+            seen.append(int(match[1]))
+            turn, content = marked.contents[seen[-1]]
+            answered = turns[turn].role == "assistant"
+            pieces += _content_pieces(content, turn, image_tags, learned=answered)
+        lost = seen != list(range(len(marked.contents)))
+        if lost or next(images, None) is not None or any(p.kind == "image" and p.image < 0 for p in pieces):
             raise SampleError(
-                f"{self.name} does not write every text of the conversation exactly once, in order: {seen} of "
-                f"{len(texts)} came",
+                f"{self.name} does not write every text and image of the conversation exactly once, in order: texts "
+                f"{seen} of {len(marked.contents)} came",
                 reason="template",
             )
-        self._check(texts, messages, scaffold)
+        self._check(marked, scaffold)
         return pieces
 
     def render_prompt(self, turns: Sequence[Turn], *, image_tags: tuple[str, str] = ("", "")) -> list[Piece]:
         """The pieces up to where the model is to go on, with the template's own generation prompt."""
         pieces = self.render(turns, image_tags=image_tags)
-        _, messages = self._marked(turns)
+        messages = self._marked(turns).messages
         plain, prompt = (self._rendered(messages, generation=flag) for flag in (False, True))
         if not prompt.startswith(plain):
             raise SampleError(f"{self.name} writes turns differently with a generation prompt", reason="template")
@@ -126,35 +145,97 @@ class JinjaTemplate:
         pieces = self.render([Turn("user", ("a",)), Turn("assistant", ("b",))])
         return tuple(piece.text for piece in pieces if piece.learned and piece.kind == "special")
 
-    def _marked(self, turns: Sequence[Turn]) -> tuple[list[tuple[int, Part]], list[dict[str, Any]]]:
+    def _marked(self, turns: Sequence[Turn]) -> _Marked:
         """The contents in order, each with its turn, and messages with marks in their place."""
-        contents: list[tuple[int, Part]] = []
-        messages: list[dict[str, Any]] = []
+        marked = _Marked([], [], [])
         for number, turn in enumerate(turns):
             parts = list(turn.parts) or [""]
             if turn.role not in self._trimming:
                 self._trimming[turn.role] = self._trims(turn.role)
-            trims = self._trimming[turn.role]
-            if trims:
+            if self._trimming[turn.role]:
                 parts = trimmed(parts) or [""]
-            marks = []
+            written: list[str | None] = []
             for part in parts:
                 if isinstance(part, str) and _MARKS.search(part):
                     raise SampleError(f"turn {number} holds a noncharacter U+FDD0 or U+FDD1", reason="template")
-                marks.append(f"{_OPEN}{len(contents)}{_CLOSE}")
-                contents.append((number, part))
-            messages.append({"role": turn.role, "content": "".join(marks)})
-        return contents, messages
+                if isinstance(part, ImagePart) and self.image_token is not None:
+                    marked.images.append(part.index)
+                    written.append(None)
+                    continue
+                written.append(f"{_OPEN}{len(marked.contents)}{_CLOSE}")
+                marked.contents.append((number, part))
+            marked.messages.append({"role": turn.role, "content": self._content(written)})
+        return marked
 
-    def _check(self, texts: list[tuple[int, Part]], messages: list[dict[str, Any]], scaffold: str) -> None:
+    def _lead(self, marked: _Marked, scaffold: str, *, start: int, stop: int, turn: int, following: int | None) -> int:
+        """Characters before a content that the model has to write as well: those behind the generation prompt.
+
+        Such as the space before a word, or an empty pair of marks of reasoning.
+        """
+        if following is None or following == turn or marked.messages[following]["role"] != "assistant":
+            return 0
+        prompt = self._rendered(marked.messages[:following], generation=True)
+        if not scaffold.startswith(prompt) or len(prompt) > stop:
+            return 0
+        return stop - max(len(prompt), start)
+
+    def _content(self, written: Sequence[str | None]) -> str | list[dict[str, str]]:
+        """The content of a message: a text, or parts for templates that want those; ``None`` is an image."""
+        if not self._wants_parts:
+            return "".join(text or "" for text in written)
+        return [{"type": "image"} if text is None else {"type": "text", "text": text} for text in written]
+
+    def _after_content(self, text: str, turn: int, *, answered: bool) -> list[Piece]:
+        """What the template writes after a content. After an answer it is learned as far as it ends the turn.
+
+        That is up to the first special token; in templates without one, what also stands after the last answer.
+        """
+        pieces = self._scaffold(text, turn)
+        if not answered:
+            return pieces
+        last = next((n for n, piece in enumerate(pieces) if piece.kind == "special"), None)
+        if last is not None and pieces[last].text != self.image_token:
+            return [replace(piece, learned=n <= last) for n, piece in enumerate(pieces)]
+        if not pieces or pieces[0].kind == "special":
+            return pieces
+        first = pieces[0].text
+        pairs = enumerate(zip(first, self._ending, strict=False))
+        end = next((n for n, (one, other) in pairs if one != other), min(len(first), len(self._ending)))
+        parts = ((first[:end], True), (first[end:], False))
+        return [*(Piece("text", part, learned, turn=turn) for part, learned in parts if part), *pieces[1:]]
+
+    @cached_property
+    def _ending(self) -> str:
+        """What stands after the last answer of a conversation."""
+        mark = f"{_OPEN}0{_CLOSE}"
+        talk = [{"role": name, "content": self._content([text])} for name, text in (("user", "a"), ("assistant", mark))]
+        return _MARK.split(self._rendered(talk, generation=False))[-1]
+
+    @cached_property
+    def _wants_parts(self) -> bool:
+        """Whether the template looks for the content of messages in parts."""
+        if self.image_token is not None:
+            return True
+        mark = f"{_OPEN}0{_CLOSE}"
+        try:
+            return mark not in self._rendered([{"role": "user", "content": mark}], generation=False)
+        except SampleError:
+            return True
+
+    def _check(self, marked: _Marked, scaffold: str) -> None:
         """See that the template does to the texts themselves what it does to marks: nothing."""
 
         def written(match: re.Match[str]) -> str:
-            content = texts[int(match[1])][1]
+            content = marked.contents[int(match[1])][1]
             return match[0] if isinstance(content, ImagePart) else _text_of(content)
 
-        real = [{**message, "content": _MARK.sub(written, message["content"])} for message in messages]
-        if self._rendered(real, generation=False) != _MARK.sub(written, scaffold):
+        def real(content: Any) -> Any:
+            if isinstance(content, str):
+                return _MARK.sub(written, content)
+            return [{**p, "text": _MARK.sub(written, p["text"])} if "text" in p else p for p in content]
+
+        messages = [{**message, "content": real(message["content"])} for message in marked.messages]
+        if self._rendered(messages, generation=False) != _MARK.sub(written, scaffold):
             raise SampleError(
                 f"{self.name} changes a text of this conversation (reasoning that is cut out of earlier turns, say). "
                 "Change the texts to what it writes.",
@@ -164,7 +245,8 @@ class JinjaTemplate:
     @cached_property
     def _special(self) -> re.Pattern[str]:
         """The special tokens, long ones first."""
-        return re.compile(f"({'|'.join(map(re.escape, sorted(self.special_tokens, key=len, reverse=True)))})")
+        tokens = self.special_tokens | ({self.image_token} if self.image_token else set())
+        return re.compile(f"({'|'.join(map(re.escape, sorted(tokens, key=len, reverse=True)))})")
 
     @cached_property
     def _trimming(self) -> dict[str, bool]:
@@ -173,21 +255,21 @@ class JinjaTemplate:
 
     def _trims(self, role: str) -> bool:
         """Whether the template takes white space off a text of this role."""
-        mark = f"{_OPEN}0{_CLOSE}"
-        talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        padded = f" \n{_OPEN}0{_CLOSE} \n"
+        talk = [{"role": name, "content": self._content([text])} for name, text in (("user", "a"), ("assistant", "b"))]
         if role == "system":
-            talk = [{"role": "system", "content": f" \n{mark} \n"}, *talk]
+            talk = [{"role": "system", "content": self._content([padded])}, *talk]
         else:
-            talk[_MESSAGE_ROLES.index(role) - 1]["content"] = f" \n{mark} \n"
-        return f" \n{mark} \n" not in self._rendered(talk, generation=False)
+            talk[_MESSAGE_ROLES.index(role) - 1]["content"] = self._content([padded])
+        return padded not in self._rendered(talk, generation=False)
 
-    def _scaffold(self, text: str, turn: int) -> list[Piece]:
+    def _scaffold(self, text: str, turn: int, *, learned: bool = False) -> list[Piece]:
         """What the template itself writes: special tokens, and texts between them."""
-        if not self.special_tokens or not text:
-            return [Piece("text", text, learned=False, turn=turn)] if text else []
+        if not (self.special_tokens or self.image_token) or not text:
+            return [Piece("text", text, learned, turn=turn)] if text else []
         found = self._special.split(text)
         kinds = ("text", "special")
-        return [Piece(kinds[n % 2], part, learned=False, turn=turn) for n, part in enumerate(found) if part]  # type: ignore[arg-type]
+        return [Piece(kinds[n % 2], part, learned, turn=turn) for n, part in enumerate(found) if part]  # type: ignore[arg-type]
 
     def _rendered(self, messages: list[dict[str, Any]], *, generation: bool) -> str:
         import jinja2  # noqa: PLC0415 - checked in `_compiled`
@@ -201,6 +283,14 @@ class JinjaTemplate:
             )
         except jinja2.TemplateError as error:
             raise SampleError(f"{self.name}: {error}", reason="template") from error
+
+
+def _content_pieces(content: Part, turn: int, image_tags: tuple[str, str], *, learned: bool) -> list[Piece]:
+    if isinstance(content, ImagePart):
+        image = Piece("image", "", learned=False, image=content.index, turn=turn)
+        return [*specials_and_texts(image_tags[0], turn=turn), image, *specials_and_texts(image_tags[1], turn=turn)]
+    kind: PieceKind = "known-or-text" if isinstance(content, TokenPart) else "text"
+    return [Piece(kind, _text_of(content), learned, turn=turn)]
 
 
 def _text_of(part: Part) -> str:
