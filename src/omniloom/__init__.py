@@ -27,6 +27,8 @@ _MODULES = {
     ),
     "omniloom.data.media.decoder": "SampleDecoder",
     "omniloom.data.media.image": "decode_image image_size resize_image",
+    "omniloom.data.media.image_options": "ImageOptions",
+    "omniloom.data.media.image_orientation": "orient_points",
     "omniloom.data.media.av_decoder": "AVDecoder",
     "omniloom.data.media.av_data": "AVData",
     "omniloom.data.media.av_uniform": "get_clips_uniform get_single_frames_uniform",

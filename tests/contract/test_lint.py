@@ -231,3 +231,14 @@ def test_many_findings_are_counted_but_not_all_kept(tmp_path: Path) -> None:
     _tar(tmp_path / "s.tar", *((f"{number:04}.txt", b"\xff") for number in range(1_500)))
     report = lint_dataset(_prepared(tmp_path, {"caption": "txt"}))
     assert (report.bad_samples, report.counts["error", "encoding"], len(report.findings)) == (1_500, 1_500, 1_000)
+
+
+def test_threads_within_a_shard_change_nothing(tmp_path: Path) -> None:
+    members = [(f"{n:03d}.{part}", data) for n in range(40) for part, data in (("png", PNG), ("txt", b"x"))]
+    members[20] = (members[20][0], PNG[:100])
+    members[62] = (members[62][0], b"")
+    _tar(tmp_path / "s.tar", *members)
+    root = _prepared(tmp_path)
+    alone, together = lint_dataset(root), lint_dataset(root, num_workers=4)
+    assert alone == together
+    assert alone.quarantine == ["s.tar/010", "s.tar/031"]

@@ -104,6 +104,27 @@ def test_names_of_parts() -> None:
     assert decoder.decode("npy", stream.getvalue()).tolist() == [0, 1, 2]
 
 
+def test_packed_parts() -> None:
+    decoder = SampleDecoder(image_decode="l8")
+    assert decoder.decode("json.gz", gzip.compress(b'{"a": 1}')) == {"a": 1}
+    assert decoder.decode("0.png.gz", gzip.compress(IMAGE)).shape == (2, 3)
+    assert decoder.decode("gz", gzip.compress(b"bytes")) == b"bytes"
+    assert decoder.describe("json.gz") == "unpacked; then a JSON value"
+    for data in (b"", gzip.compress(b"text" * 99)[:-9], b"no gzip"):
+        with pytest.raises(SampleError) as error:
+            decoder.decode("txt.gz", data)
+        assert error.value.reason == "corrupt-gzip"
+
+
+@pytest.mark.parametrize(("part", "head", "extra"), [
+    ("heic", b"\0\0\0\x18ftypheic", "heif"), ("jxl", b"\xff\x0a", "jxl"), ("pdf", b"%PDF-1.7", "pdf"),
+])  # fmt: skip
+def test_a_missing_extra_is_named(part: str, head: bytes, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=rf"Install it: `pip install omniloom\[{extra}\]`"):
+        SampleDecoder(pdf_pages=True).decode(part, head + bytes(40))
+
+
 def test_arrays_that_need_pickle_are_not_read() -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([{}], dtype=object), allow_pickle=True)

@@ -33,11 +33,12 @@ DEFAULT_DECODER = SampleDecoder()
 
 
 class _Settings(NamedTuple):
-    """What holds for every shard: the decoder, whether images are decoded, and where the keys are left."""
+    """What holds for every shard: the decoder, whether images are decoded, where the keys are left, and threads."""
 
     decoder: SampleDecoder
     decode: bool
     folder: str
+    threads: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def lint_dataset(
         config_name: name of the description of the samples.
         decoder: the decoder of the run: what it refuses is an error.
         decode: whether images are decoded whole; otherwise only their headers are read.
-        num_workers: processes at most.
+        num_workers: processes at most; where there are fewer shards, each process decodes with several threads.
         executor: does the work there instead.
         on_shard: called with what was found in each shard, and the number of shards.
 
@@ -118,7 +119,8 @@ def lint_dataset(
     fields = _fields(root, config_name, report)
     with tempfile.TemporaryDirectory(prefix="omniloom-lint-") as folder:
         # Arrays instead of tensors, and all at once: the same content, without torch.
-        settings = _Settings(dataclasses.replace(decoder, lazy=False, late=True), decode, folder)
+        threads = 1 if executor is not None else max(1, num_workers // len(names))
+        settings = _Settings(dataclasses.replace(decoder, lazy=False, late=True), decode, folder, threads)
         requests = _requests(root, names, splits, fields, settings=settings, report=report)
         linted = []
         for number, each in enumerate(in_order(lint_shard, requests, executor=executor, num_workers=num_workers)):
@@ -194,6 +196,7 @@ def _requests(
                 decoder=settings.decoder,
                 decode=settings.decode,
                 new_table=parts_path(settings.folder, name),
+                threads=settings.threads,
             )
         )
     return requests

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ from omniloom.data.shards.tar_index import read_tar_index
 from omniloom.errors import DatasetError, ShardError, StorageError
 
 FINDINGS_PER_SHARD = 1_000
+
+_Ranges = dict[str, tuple[int, int]]
+_Parts = tuple[str, _Ranges]
+_Checked = tuple[str, _Ranges, list[Remark]]
 
 
 class Finding(NamedTuple):
@@ -65,6 +70,7 @@ class LintRequest(NamedTuple):
         decoder: the decoder of the run.
         decode: whether images are decoded.
         new_table: where to leave the keys for a comparison of shards.
+        threads: how many samples of the shard are decoded at a time, where there are more cores than shards.
     """
 
     shard: str
@@ -78,6 +84,7 @@ class LintRequest(NamedTuple):
     decoder: SampleDecoder
     decode: bool
     new_table: str
+    threads: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -222,23 +229,39 @@ def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[F
 
 
 def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard) -> None:
+    def check(sample: _Parts) -> _Checked:
+        key, parts = sample
+        return key, parts, list(_remarks(request, descriptor, parts))
+
     descriptor = os.open(request.path, os.O_RDONLY)
     try:
-        for key, parts in _samples(scan):
-            if key in request.excluded_keys:
-                continue
+        samples = (sample for sample in _samples(scan) if sample[0] not in request.excluded_keys)
+        for key, parts, remarks in _by_threads(check, samples, threads=request.threads):
             found.samples += 1
-            bad = False
-            for remark in _remarks(request, descriptor, parts):
-                bad = bad or remark.level == ERROR
+            for remark in remarks:
                 start, stop = parts.get(remark.part) or _extent(parts)
                 place = (request.shard, key, remark.part, start, stop)
                 found.add(Finding(remark.level, remark.reason, *place, remark.message))
-            found.bad_samples += bad
-            if bad:
+            if any(remark.level == ERROR for remark in remarks):
+                found.bad_samples += 1
                 found.bad_keys.append(key)
     finally:
         os.close(descriptor)
+
+
+def _by_threads(check: Callable[[_Parts], _Checked], samples: Iterable[_Parts], *, threads: int) -> Iterator[_Checked]:
+    """What comes of each sample, in their order; a few are under way at a time."""
+    if threads <= 1:
+        yield from map(check, samples)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        under_way: deque[Future[_Checked]] = deque()
+        for sample in samples:
+            under_way.append(pool.submit(check, sample))
+            if len(under_way) > 4 * threads:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def _remarks(request: LintRequest, descriptor: int, parts: Mapping[str, tuple[int, int]]) -> Iterator[Remark]:

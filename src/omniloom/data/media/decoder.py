@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +25,8 @@ TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 NUMBER_EXTENSIONS = frozenset(("cls", "cls2", "index", "inx", "id"))
 JSON_EXTENSIONS = frozenset(("json", "jsn"))
 ARRAY_EXTENSIONS = frozenset(("npy", "npz"))
+UNPACKED_BYTES = 1 << 30
+"""What a part that is packed by gzip may hold."""
 
 __all__ = [
     "ARRAY_EXTENSIONS",
@@ -121,6 +124,8 @@ class SampleDecoder:
         extension = part.rpartition(".")[2]
         if self.function(part) is None:
             return "bytes, as they are"
+        if extension == "gz":
+            return f"unpacked; then {self.describe(part[:-3])}"
         if extension.lower() in AV_EXTENSIONS:
             return f"video or sound, decoded as {self.av_decode!r}"
         if extension.lower() in _MEDIA_TABLE:
@@ -166,7 +171,9 @@ class SampleDecoder:
         return parse_strict_json(data) if self.strict_json else _python_json(data)
 
     def _by_name(self, part: str) -> Function | None:
-        extension = part.rpartition(".")[2]
+        name, _, extension = part.rpartition(".")
+        if extension == "gz":
+            return functools.partial(_unpacked, self._by_name(name))
         row = _TABLE.get(extension) or _MEDIA_TABLE.get(extension.lower())
         return None if row is None else row(self, part)
 
@@ -185,6 +192,20 @@ class SampleDecoder:
 
     def _pdf_function(self, part: str) -> Function | None:
         return self._image_function(part) if self.pdf_pages else None
+
+
+def _unpacked(function: Function | None, data: bytes) -> Any:
+    """A part that is packed by gzip, unpacked and decoded by the rest of its name, as in ``json.gz``."""
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacker.decompress(data, UNPACKED_BYTES)
+    except zlib.error as error:
+        raise SampleError(f"{len(data):,} bytes are no sound gzip data: {error}", reason="corrupt-gzip") from error
+    if not unpacker.eof:
+        told = "is cut short" if len(content) < UNPACKED_BYTES else f"holds more than {UNPACKED_BYTES:,} bytes"
+        reason = "corrupt-gzip" if len(content) < UNPACKED_BYTES else "too-large"
+        raise SampleError(f"the gzip data of {len(data):,} bytes {told}", reason=reason)
+    return content if function is None else function(content)
 
 
 def _rows(extensions: frozenset[str], row: Callable[[SampleDecoder, str], Function | None]) -> dict[str, Any]:
