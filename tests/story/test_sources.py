@@ -175,6 +175,45 @@ def test_lint_finds_what_a_run_would_leave_out(tmp_path: Path, capsys: pytest.Ca
     assert (finding["level"], finding["shard"], finding["key"]) == ("error", "x.parquet", "0")
 
 
+def test_a_folder_of_tables_is_split_and_described_by_prepare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"image": {"bytes": png(n), "path": None}, "caption": f"c{n}"} for n in range(ROWS)]
+    rows[7]["image"] = {"bytes": png(7)[:30], "path": "broken.png"}
+    for part in range(4):
+        pq.write_table(pa.Table.from_pylist(rows[part * 6 : part * 6 + 6]), tmp_path / f"{part}.parquet")
+    words = [
+        "--split-ratio=3,1,0",
+        "--sample-type=CaptioningSample",
+        "--field-map",
+        '{"image": "image", "caption": "caption"}',
+    ]
+    assert run(["prepare", str(tmp_path), "--non-interactive", *words]) == 0
+    assert "Found 24 samples" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="1"):
+        run(["lint", str(tmp_path), "--json", "--exclude-bad"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["quarantine"] == ["1.parquet/1"]
+    encoder = DefaultTaskEncoder()
+    with loader(tmp_path, train=False, workers=0, encoder=encoder) as samples:
+        found = list(samples)
+    assert {type(sample) for sample in found} == {CaptioningSample}
+    assert [sample.caption for sample in found] == [f"c{n}" for n in range(18) if n != 7]
+    assert run(["info", str(tmp_path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["sample_type"], facts["split_parts"]["val"]) == ("CaptioningSample", {"samples": 6, "files": 1})
+
+
+def test_a_description_that_does_not_fit_is_refused_and_not_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_parquet(tmp_path)
+    words = ["--sample-type=TextSample", "--field-map", '{"text": "words"}']
+    assert run(["prepare", str(tmp_path), "--non-interactive", *words]) == 2
+    assert "mapped to words, but there is no such column; there are image, caption" in capsys.readouterr().err
+    assert not (tmp_path / ".nv-meta/dataset.yaml").exists()
+
+
 # Mixes of kinds, with stores
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +42,14 @@ class Opened:
 
     Attributes:
         rows: its rows.
-        columns: kinds of its columns, where its parts are columns (see `columns`).
+        columns: kinds of its columns that are read, where its parts are columns (see `columns`).
+        names: all columns that there are.
         primary: makes the source itself a store; ``None``: it cannot be one.
     """
 
     rows: Rows
     columns: Mapping[str, ColumnKind] | None = None
+    names: Sequence[str] = ()
     primary: Callable[[], SideStore] | None = None
 
 
@@ -142,7 +144,7 @@ class LeafOpener:
             return CrudeCook(self.decoder, self.subflavors, wanted)
         sample_type = self._sample_type(described, where)
         if described.fields is not None and opened.columns is not None:
-            _check_columns(described, opened.columns, where)
+            _check_columns(described, opened, where)
             return ColumnCook(opened.columns, self.decoder, self.subflavors, sample_type, described.fields)
         if described.fields is not None:
             return FieldCook(sample_type, described.fields, self.decoder, self.subflavors)
@@ -207,13 +209,13 @@ def decoder_with(decoder: SampleDecoder | None, settings: DatasetSettings, *, wh
     return dataclasses.replace(decoder or SampleDecoder(), **options)
 
 
-def _check_columns(described: SampleDescription, columns: Mapping[str, ColumnKind], where: str) -> None:
+def _check_columns(described: SampleDescription, opened: Opened, where: str) -> None:
     """See that every field can be filled from some column. Raises ConfigError."""
     for name, options in (described.fields or {}).items():
-        if not any(option.part in columns for option in options):
+        if not any(option.part in opened.names for option in options):
             raise ConfigError(
-                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}, but there is no such column. Of "
-                f"those that are asked for there are {', '.join(columns) or 'none'}."
+                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}, but there is no such column; there "
+                f"are {', '.join(opened.names)}."
             )
 
 
@@ -227,7 +229,7 @@ def _open_jsonl(opener: LeafOpener, source: Source, wanted: Container[str] | Non
     rows = open_jsonl(files_of_part(source, split_part=opener.split_part, split_config=opener.split_config))
     columns: dict[str, ColumnKind] = {JSON_PART: "tree"}
     primary = None if source.has_sidecar else lambda: JsonlFileStore(source.path)
-    return Opened(rows, columns, primary)
+    return Opened(rows, columns, [JSON_PART], primary)
 
 
 def _open_table(opener: LeafOpener, source: Source, wanted: Container[str] | None) -> Opened:
@@ -237,7 +239,7 @@ def _open_table(opener: LeafOpener, source: Source, wanted: Container[str] | Non
     else:
         from omniloom.data.tables.arrow import open_arrow_rows as open_rows  # noqa: PLC0415
     rows = open_rows(files, root=source.root, wanted=wanted)
-    return Opened(rows, rows.kinds)
+    return Opened(rows, rows.kinds, rows.names)
 
 
 def _open_folder(opener: LeafOpener, source: Source, wanted: Container[str] | None) -> Opened:

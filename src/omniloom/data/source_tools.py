@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omniloom.data.convert.llava_rows import find_llava_entries
-from omniloom.data.index.file_splits import files_of_part, split_parts
+from omniloom.data.index.dataset import dataset_config
+from omniloom.data.index.dataset_yaml import dataset_config_of
+from omniloom.data.index.file_splits import files_of_part, source_files, split_parts
 from omniloom.data.index.folder_rows import part_folders, write_folder_index
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_path
 from omniloom.data.index.lint import FINDINGS_KEPT, LintReport
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
+from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.source_kind import FOLDER_INDEX, Source, find_source
+from omniloom.data.index.split_plan import SplitPlan
+from omniloom.data.index.splits import encode_splits
+from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline.faults import reason_of
 from omniloom.data.sample import SampleKey
 from omniloom.data.shards.line_index import find_lines, line_index_path, write_line_index
+from omniloom.data.shards.rows import FileRows
 from omniloom.data.source import LeafOpener
-from omniloom.errors import DatasetError, SkipSample
+from omniloom.errors import ConfigError, DatasetError, SkipSample
+from omniloom.storage.files import remove_file, replace_file
 
 ALL = "all"
 """Stands for the one part of a source that has no split."""
@@ -82,6 +90,51 @@ def prepare_source(source: Source) -> PreparedSource:
         write_line_index(path, offsets)
         samples += len(offsets) - 1
     return PreparedSource(source=source, samples=samples, written=tuple(map(line_index_path, paths)))
+
+
+def split_source(source: Source, plan: SplitPlan) -> dict[str, list[str]]:
+    """Deal the files of a folder to parts, as shards are dealt, and write the split file; gives the files by part.
+
+    Raises:
+        ConfigError: the source has no files to deal.
+        DatasetError: a part that was asked for would be empty.
+        StorageError: the folder cannot be written to.
+    """
+    if not source.has_sidecar or source.kind in ("folder", "llava"):
+        raise ConfigError(f"{source.path}: only a folder of JSONL, Parquet or Arrow files has files to deal to parts.")
+    parts = plan.deal(source_files(source))
+    text = encode_splits(parts, name=SPLIT_YAML, exclude=plan.excluded())
+    replace_file(meta_path(source.root, SPLIT_YAML), text)
+    return parts
+
+
+def describe_source(source: Source, sample_type: str, field_map: Mapping[str, str] | None, *, name: str) -> Path:
+    """Write what samples of a folder are made of its columns or parts; gives the file.
+
+    What the file declares of the source itself stays.
+
+    Raises:
+        ConfigError: there is no such type or column, or a single file, which has no place for it.
+        StorageError: the folder cannot be written to.
+    """
+    path = meta_path(source.root, name)
+    if not source.has_sidecar:
+        raise ConfigError(f"{source.path}: a single file has no .nv-meta to describe its samples in; use its folder.")
+    if field_map is None and sample_type != CRUDE_TYPE:
+        raise ConfigError(f"{source.path}: samples of type {sample_type} need a field map.")
+    config = dataset_config_of(sample_type, field_map)
+    former = dataset_config(source.root, name=name) if path.is_file() else {}
+    kept = {key: former[key] for key in ("source", "subflavors") if key in former}
+    before = path.read_bytes() if path.is_file() else None
+    replace_file(path, dump_yaml({**config, **kept}))
+    try:
+        open_leaf(source, parts_of(source)[0], config_name=name)
+    except ConfigError:  # no such column
+        remove_file(path)
+        if before is not None:
+            replace_file(path, before)
+        raise
+    return path
 
 
 def parts_of(source: Source, *, split_config: str = SPLIT_YAML) -> list[str]:
@@ -187,12 +240,19 @@ def _lint_row(leaf: Leaf, row: int, report: LintReport) -> None:
         shard = origin.shard or ""
         report.counts[ERROR, reason_of(error)] += 1
         report.bad_samples += 1
-        report.quarantine.append(f"{shard}/{name or row}")
+        report.quarantine.append(_exclude_entry(leaf, row, shard, name))
         if len(report.findings) < FINDINGS_KEPT:
             report.findings.append(
                 Finding(ERROR, reason_of(error), shard, name or str(row), "", start, stop, str(error))
             )
     report.samples += 1
+
+
+def _exclude_entry(leaf: Leaf, row: int, shard: str, name: str) -> str:
+    """What leaves a row out in a split file: rows of files by their number there."""
+    if isinstance(leaf.rows, FileRows):
+        return f"{shard}/{leaf.rows.find(row)[1]}"
+    return f"{shard}/{name or row}"
 
 
 def _indexes(source: Source) -> list[str]:

@@ -61,7 +61,7 @@ def command(dataset: Path, options: PrepareOptions) -> None:
         return
     source = other_source(dataset)
     if source is not None:
-        prepare_other(source, as_json=options.as_json)
+        prepare_other(source, options)
         return
     if options.as_json:
         _prepare_as_json(dataset, options)

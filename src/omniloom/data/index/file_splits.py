@@ -50,10 +50,8 @@ def files_of_part(source: Source, *, split_part: str, split_config: str) -> list
         return _files_of_split_file(source, split_part, split_config)
     if source.kind == "arrow" and source.files is None:
         return _saved_files(source, split_part)
-    names = list(_names(source))
-    if not names:
-        raise DatasetError(f"{source.path}: holds no {source.files or '*' + _ENDINGS[source.kind]}. Check the path.")
-    return [RowFile(name, f"{source.root}/{name}", 0) for name in part_by_name(names, split_part, where=source.path)]
+    names = part_by_name(source_files(source), split_part, where=source.path)
+    return [RowFile(name, f"{source.root}/{name}", 0) for name in names]
 
 
 def split_parts(source: Source, *, split_config: str) -> list[str]:
@@ -72,6 +70,18 @@ def split_parts(source: Source, *, split_config: str) -> list[str]:
     if source.kind == "arrow" and listing.is_file():
         return _texts(listing, _read_json(listing).get("splits"))
     return sorted({part for name in _names(source) if (part := told_part(name)) is not None})
+
+
+def source_files(source: Source) -> list[str]:
+    """Names of all files of a folder of JSONL, Parquet or Arrow files, sorted.
+
+    Raises:
+        DatasetError: there are none.
+    """
+    names = list(_names(source))
+    if not names:
+        raise DatasetError(f"{source.path}: holds no {source.files or '*' + _ENDINGS[source.kind]}. Check the path.")
+    return names
 
 
 def told_part(name: str) -> str | None:

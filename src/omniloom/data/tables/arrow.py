@@ -99,5 +99,6 @@ def open_arrow_rows(files: Sequence[RowFile], *, root: str, wanted: Container[st
             check_columns(file, found, counted[0], kinds)
         kinds = found
         counted.append(file._replace(rows=sum(batch.num_rows for batch in batches)))
-    kinds = chosen(kinds, wanted)
-    return TableRows(counted, [ArrowTable(file, tuple(kinds)) for file in counted], kinds=kinds, root=root)
+    read = chosen(kinds, wanted)
+    tables = [ArrowTable(file, tuple(read)) for file in counted]
+    return TableRows(counted, tables, kinds=read, names=list(kinds), root=root)

@@ -153,5 +153,6 @@ def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[
             "Write smaller ones, or raise %s.",
             *(root, f"{largest:,}", f"{capacity:,}", SPOOL_BYTES_VARIABLE),
         )
-    kinds = chosen(kinds, wanted)
-    return TableRows(counted, [ParquetTable(file, tuple(kinds)) for file in counted], kinds=kinds, root=root)
+    read = chosen(kinds, wanted)
+    tables = [ParquetTable(file, tuple(read)) for file in counted]
+    return TableRows(counted, tables, kinds=read, names=list(kinds), root=root)

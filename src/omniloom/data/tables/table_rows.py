@@ -29,14 +29,22 @@ class TableRows(FileRows):
         files: the files.
         tables: each file as a table.
         kinds: what becomes of each column that is read.
+        names: all columns that there are.
         root: folder of the data set; files that rows name are read below it.
     """
 
     def __init__(
-        self, files: Sequence[RowFile], tables: Sequence[Table], *, kinds: Mapping[str, ColumnKind], root: str
+        self,
+        files: Sequence[RowFile],
+        tables: Sequence[Table],
+        *,
+        kinds: Mapping[str, ColumnKind],
+        names: Sequence[str],
+        root: str,
     ) -> None:
         super().__init__(files)
         self.kinds = dict(kinds)
+        self.names = tuple(names)
         self._tables = list(tables)
         self._inside = InsideFolder(root)
 
