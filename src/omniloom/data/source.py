@@ -214,8 +214,8 @@ def _check_columns(described: SampleDescription, opened: Opened, where: str) -> 
     for name, options in (described.fields or {}).items():
         if not any(option.part in opened.names for option in options):
             raise ConfigError(
-                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}, but there is no such column; there "
-                f"are {', '.join(opened.names)}."
+                f"{where}: field {name!r} is mapped to {','.join(map(str, options))}, but there is no such column; "
+                f"there are {', '.join(opened.names)}."
             )
 
 
