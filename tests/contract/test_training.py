@@ -141,6 +141,22 @@ def test_groups_are_by_part_and_vectors_do_not_decay() -> None:
         freeze(model, {name: PartConfig(train=False) for name in ("vision_tower", "projector", "language_model")})
 
 
+def test_states_that_are_made_at_once_are_those_that_torch_makes() -> None:
+    ours, theirs = tiny_llava(), tiny_llava()
+    optimizers = (
+        make_optimizer(ours, {}, OptimizerConfig(weight_decay=0.1)),
+        torch.optim.AdamW(
+            parameter_groups(theirs, {}, weight_decay=0.1), lr=0.0, betas=(0.9, 0.95), eps=1e-8, foreach=True
+        ),
+    )
+    for number in range(3):
+        for model, optimizer in zip((ours, theirs), optimizers, strict=True):
+            set_learning_rate(optimizer, 1e-2)
+            train_step(model, optimizer, [PackedMicroBatch.of(packed_batch(number), CPU)], clip_norm=1.0)
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 # Schedules, by hand
 
 

@@ -43,7 +43,7 @@ def make_optimizer(model: nn.Module, parts: Mapping[str, PartConfig], config: Op
     """AdamW over what is trained; fused on an accelerator, else many tensors at a time."""
     groups = parameter_groups(model, parts, weight_decay=config.weight_decay)
     on_accelerator = all(parameter.is_cuda for group in groups for parameter in group["params"])
-    return torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         groups,
         lr=0.0,
         betas=(config.beta1, config.beta2),
@@ -51,6 +51,24 @@ def make_optimizer(model: nn.Module, parts: Mapping[str, PartConfig], config: Op
         fused=on_accelerator,
         foreach=None if on_accelerator else True,
     )
+    _make_states(optimizer)
+    return optimizer
+
+
+def _make_states(optimizer: torch.optim.AdamW) -> None:
+    """Give each parameter the state that its first step would give it.
+
+    A parameter that no gradient reaches (a tower's last norm, where features leave before it) would never get one, and
+    a checkpoint would lack it.
+    """
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            device = parameter.device if group["fused"] else "cpu"
+            optimizer.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=device),
+                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+            }
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -95,6 +95,6 @@ class _MetadataUnpickler(pickle.Unpickler):
             return _MAY_BE_NAMED[module, name]
         except KeyError:
             raise StateError(
-                f"{METADATA} names {module}.{name}, which no checkpoint needs. The file is not what it seems; nothing of "
-                "it was run."
+                f"{METADATA} names {module}.{name}, which no checkpoint needs. The file is not what it seems; nothing "
+                "of it was run."
             ) from None
