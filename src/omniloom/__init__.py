@@ -23,7 +23,8 @@ _MODULES = {
         "CrudeSample Batch"
     ),
     "omniloom.data.collate": (
-        "batch_list batch_stack batch_pad_stack concat_pad generic_batch generic_concat homogeneous_concat_mix"
+        "batch_list batch_stack batch_pad_stack concat_pad generic_batch generic_concat homogeneous_concat_mix "
+        "concat_samples"
     ),
     "omniloom.data.media.decoder": "SampleDecoder",
     "omniloom.data.media.image": "decode_image image_size resize_image",

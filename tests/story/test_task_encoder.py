@@ -7,7 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -347,6 +347,25 @@ def test_packed_states_go_on_over_real_files(crude: Path, workers: int) -> None:
     again = loader_of(crude, PackedCaptions(), batch_size=None, packing_buffer_size=40)
     again.restore_state_rank(state)
     assert [told(pack) for pack in islice(again, 15)] == whole[5:]
+
+
+def test_a_packer_alone_is_enough(crude: Path) -> None:
+    class Words(Captions):
+        packer = BestFitPacker({"tokens": 16, "images": 4})
+
+        def encode_sample(self, sample: Caption) -> Any:
+            tokens = torch.tensor([int(sample.__key__)] * len(sample.tokens))
+            return {"__key__": sample.__key__, "__restore_key__": None, "tokens": tokens, "images": [sample.__key__]}
+
+    loader = loader_of(crude, Words(), batch_size=None, packing_buffer_size=40)
+    for pack in islice(loader, 10):
+        borders = pack["cu_lengths"].tolist()
+        assert borders[-1] == len(pack["tokens"]) <= 16
+        assert pack["max_length"] == max(stop - start for start, stop in pairwise(borders))
+        assert pack["images"] == pack["__key__"]
+        for key, start, stop in zip(pack["__key__"], borders, borders[1:], strict=False):
+            assert pack["tokens"][start:stop].tolist() == [int(key)] * (1 + int(key) % 9)
+        assert torch.equal(loader.restore_sample(pack["__restore_key__"])["tokens"], pack["tokens"])
 
 
 def test_evaluation_packs_every_sample_once(crude: Path) -> None:

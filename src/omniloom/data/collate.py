@@ -101,6 +101,33 @@ def homogeneous_concat_mix(samples: list[Any]) -> Any:
     return generic_concat(samples)
 
 
+def concat_samples(samples: list[Any], lengths: Sequence[int]) -> dict[str, Any]:
+    """One dict of the samples of a pack, field by field.
+
+    Arrays and tensors are concatenated along their first dimension, lists are joined, everything else is listed; an
+    attention that knows ``cu_lengths`` keeps the samples apart.
+
+    Args:
+        samples: dicts, dataclasses or namedtuples with the same fields.
+        lengths: length of each sample in the pack.
+
+    Returns:
+        the fields, ``cu_lengths`` (int32, one more than samples: where each starts, and the end) and ``max_length``.
+    """
+    names = fields_of(samples[0])
+    if names is None:
+        raise DatasetError(f"a {type(samples[0]).__name__} has no fields to pack by; override pack_selected_samples")
+    columns = {name: [one[name] if isinstance(one, dict) else getattr(one, name) for one in samples] for name in names}
+    packed = {name: _concatenated(values) for name, values in columns.items()}
+    return {**packed, "cu_lengths": np.cumsum([0, *lengths], dtype=np.int32), "max_length": max(lengths)}
+
+
+def _concatenated(values: list[Any]) -> Any:
+    if hasattr(values[0], "dtype") and len(values[0].shape) > 0:
+        return concat_pad(values)
+    return [one for value in values for one in value] if isinstance(values[0], list) else values
+
+
 def fields_of(value: Any) -> list[str] | None:
     """Names of the fields of a dict, dataclass or namedtuple; ``None`` of anything else."""
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from omniloom.data import stages
-from omniloom.data.collate import batch_by_field, fields_of, generic_batch
+from omniloom.data.collate import batch_by_field, concat_samples, fields_of, generic_batch
 from omniloom.data.cook import Cooker
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline import running
@@ -106,8 +106,11 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         return sample
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
-        """One value of the samples of a pack. May be a generator function and give several."""
-        raise NotImplementedError("packing_buffer_size needs a task encoder with pack_selected_samples")
+        """One value of the samples of a pack. May be a generator function and give several.
+
+        Ready-made, with a `packer`: a dict of their fields, concatenated, see `concat_samples`.
+        """
+        return concat_samples(samples, [self.token_count(sample) for sample in samples])
 
     def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:
         """The group of a sample or pack, and the size of that group's batches where ``batch_size`` is ``None``.
@@ -216,9 +219,8 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             )
         if not packing:
             return
-        missing = [] if self.overrides("pack_selected_samples") else ["pack_selected_samples"]
-        if self.packer is None and not self.overrides("select_samples_to_pack"):
-            missing.insert(0, "select_samples_to_pack")
+        names = () if self.packer is not None else ("select_samples_to_pack", "pack_selected_samples")
+        missing = [name for name in names if not self.overrides(name)]
         if missing:
             raise ConfigError(
                 f"packing_buffer_size needs a task encoder that says how to pack: {type(self).__name__} has no "
