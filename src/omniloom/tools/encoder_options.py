@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from omniloom.vlm.talks import SYSTEM, TalkRules
 from omniloom.vlm.task_encoder import LlavaSettings, LlavaTaskEncoder
 from omniloom.vlm.template import ChatTemplate
 from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
-from omniloom.vlm.tokenizer import open_tokenizer
+from omniloom.vlm.tokenizer import HuggingFaceTokenizer, open_tokenizer
 
 OWN_TEMPLATE = "model"
 _TAG_NAMES = [name or "none" for name in IMAGE_TAGS]
@@ -29,6 +29,7 @@ _OPTIONS = (
     click.option(
         "--tokenizer", type=click.Path(path_type=Path), help="Model folder, or tokenizer file.  [default: bytes]"
     ),
+    click.option("--special-token", "special_tokens", multiple=True, help="A special token more, such as <box>."),
     click.option(
         "--template",
         default="chatml",
@@ -67,6 +68,7 @@ def encoder_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def encoder_of(
     *,
     tokenizer: Path | None,
+    special_tokens: Sequence[str] = (),
     template: str,
     image_token: str | None,
     system: str,
@@ -88,7 +90,7 @@ def encoder_of(
     """The encoder that the options describe.
 
     Args:
-        tokenizer, template, image_token, system, prompts: what conversations look like.
+        tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
         layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
         image_tags, tile_tags, video_frames, max_tokens, megatron_placeholders: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
@@ -96,7 +98,7 @@ def encoder_of(
     Raises:
         ConfigError: they do not go together.
     """
-    opened, form = _tokenizer_and_template(tokenizer, template, image_tags, image_token)
+    opened, form = _tokenizer_and_template(tokenizer, template, image_tags, image_token, special_tokens)
     tiles: Layout = LAYOUTS[layout]()
     if layout == "tiles":
         tiles = DynamicTiles(max_tiles=max_tiles, choice="area-weighted" if area_weighted else "closest")
@@ -122,14 +124,18 @@ def encoder_of(
 
 
 def _tokenizer_and_template(
-    path: Path | None, name: str, image_tags: str, image_token: str | None
+    path: Path | None, name: str, image_tags: str, image_token: str | None, special_tokens: Sequence[str]
 ) -> tuple[Any, ChatTemplate | JinjaTemplate]:
     if path is not None:
         opened = open_tokenizer(path)
+        if special_tokens:
+            if not isinstance(opened, HuggingFaceTokenizer):
+                raise ConfigError(f"--special-token needs a tokenizer.json; {path} is no such tokenizer")
+            opened = opened.with_special_tokens(special_tokens)
         own = name == OWN_TEMPLATE
         return opened, JinjaTemplate.of(opened, image_token=image_token) if own else chat_template(name)
     if name == OWN_TEMPLATE:
         raise ConfigError(f"--template {OWN_TEMPLATE} needs a --tokenizer that came with one")
     template = chat_template(name)
     tags = ["<img>", "</img>"] if image_tags == "internvl" else []
-    return ByteTokenizer([*sorted(template.named_tokens - {"bos", "eos"}), *tags]), template
+    return ByteTokenizer([*sorted(template.named_tokens - {"bos", "eos"}), *tags, *special_tokens]), template

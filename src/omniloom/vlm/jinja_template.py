@@ -107,10 +107,10 @@ class JinjaTemplate:
             stop = len(scaffold) if match is None else match.start()
             following = None if match is None else marked.contents[int(match[1])][0]
             lead = self._lead(marked, scaffold, start=at, stop=stop, turn=turn, following=following)
-            written = self._after_content(scaffold[at : stop - lead], turn, answered=answered)
-            for piece in [*written, *self._scaffold(scaffold[stop - lead : stop], turn, learned=True)]:
+            written = self._after_content(scaffold[at : stop - lead], answered=answered)
+            for piece in [*written, *self._scaffold(scaffold[stop - lead : stop], learned=True)]:
                 if piece.kind == "special" and piece.text == self.image_token:
-                    pieces.append(Piece("image", "", learned=False, image=next(images, -1), turn=turn))
+                    pieces.append(Piece("image", "", learned=False, image=next(images, -1)))
                 else:
                     pieces.append(piece)
             if match is None:
@@ -119,7 +119,7 @@ class JinjaTemplate:
             seen.append(int(match[1]))
             turn, content = marked.contents[seen[-1]]
             answered = turns[turn].role == "assistant"
-            pieces += _content_pieces(content, turn, image_tags, learned=answered)
+            pieces += _content_pieces(content, image_tags, learned=answered)
         lost = seen != list(range(len(marked.contents)))
         if lost or next(images, None) is not None or any(p.kind == "image" and p.image < 0 for p in pieces):
             raise SampleError(
@@ -137,7 +137,7 @@ class JinjaTemplate:
         plain, prompt = (self._rendered(messages, generation=flag) for flag in (False, True))
         if not prompt.startswith(plain):
             raise SampleError(f"{self.name} writes turns differently with a generation prompt", reason="template")
-        return [*pieces, *self._scaffold(prompt[len(plain) :], len(turns))]
+        return [*pieces, *self._scaffold(prompt[len(plain) :])]
 
     @property
     def end_tokens(self) -> tuple[str, ...]:
@@ -185,12 +185,12 @@ class JinjaTemplate:
             return "".join(text or "" for text in written)
         return [{"type": "image"} if text is None else {"type": "text", "text": text} for text in written]
 
-    def _after_content(self, text: str, turn: int, *, answered: bool) -> list[Piece]:
+    def _after_content(self, text: str, *, answered: bool) -> list[Piece]:
         """What the template writes after a content. After an answer it is learned as far as it ends the turn.
 
         That is up to the first special token; in templates without one, what also stands after the last answer.
         """
-        pieces = self._scaffold(text, turn)
+        pieces = self._scaffold(text)
         if not answered:
             return pieces
         last = next((n for n, piece in enumerate(pieces) if piece.kind == "special"), None)
@@ -202,7 +202,7 @@ class JinjaTemplate:
         pairs = enumerate(zip(first, self._ending, strict=False))
         end = next((n for n, (one, other) in pairs if one != other), min(len(first), len(self._ending)))
         parts = ((first[:end], True), (first[end:], False))
-        return [*(Piece("text", part, learned, turn=turn) for part, learned in parts if part), *pieces[1:]]
+        return [*(Piece("text", part, learned) for part, learned in parts if part), *pieces[1:]]
 
     @cached_property
     def _ending(self) -> str:
@@ -263,13 +263,13 @@ class JinjaTemplate:
             talk[_MESSAGE_ROLES.index(role) - 1]["content"] = self._content([padded])
         return padded not in self._rendered(talk, generation=False)
 
-    def _scaffold(self, text: str, turn: int, *, learned: bool = False) -> list[Piece]:
+    def _scaffold(self, text: str, *, learned: bool = False) -> list[Piece]:
         """What the template itself writes: special tokens, and texts between them."""
         if not (self.special_tokens or self.image_token) or not text:
-            return [Piece("text", text, learned, turn=turn)] if text else []
+            return [Piece("text", text, learned)] if text else []
         found = self._special.split(text)
         kinds = ("text", "special")
-        return [Piece(kinds[n % 2], part, learned, turn=turn) for n, part in enumerate(found) if part]  # type: ignore[arg-type]
+        return [Piece(kinds[n % 2], part, learned) for n, part in enumerate(found) if part]  # type: ignore[arg-type]
 
     def _rendered(self, messages: list[dict[str, Any]], *, generation: bool) -> str:
         import jinja2  # noqa: PLC0415 - checked in `_compiled`
@@ -285,12 +285,12 @@ class JinjaTemplate:
             raise SampleError(f"{self.name}: {error}", reason="template") from error
 
 
-def _content_pieces(content: Part, turn: int, image_tags: tuple[str, str], *, learned: bool) -> list[Piece]:
+def _content_pieces(content: Part, image_tags: tuple[str, str], *, learned: bool) -> list[Piece]:
     if isinstance(content, ImagePart):
-        image = Piece("image", "", learned=False, image=content.index, turn=turn)
-        return [*specials_and_texts(image_tags[0], turn=turn), image, *specials_and_texts(image_tags[1], turn=turn)]
+        image = Piece("image", "", learned=False, image=content.index)
+        return [*specials_and_texts(image_tags[0]), image, *specials_and_texts(image_tags[1])]
     kind: PieceKind = "known-or-text" if isinstance(content, TokenPart) else "text"
-    return [Piece(kind, _text_of(content), learned, turn=turn)]
+    return [Piece(kind, _text_of(content), learned)]
 
 
 def _text_of(part: Part) -> str:

@@ -28,14 +28,12 @@ class Piece:
         text: the text or the name of the token; empty for an image.
         learned: whether the model is trained to write it.
         image: which image of the sample; -1 for text.
-        turn: number of the turn it belongs to; -1 before the first.
     """
 
     kind: PieceKind
     text: str
     learned: bool
     image: int = -1
-    turn: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,18 +104,18 @@ class ChatTemplate:
         users = [number for number, turn in enumerate(spoken) if turn.role == "user"]
         host = {"first-user": users[:1], "last-user": users[-1:]}.get(self.system_place, [])
         if system is not None and self.system is not None and self.system_place == "turn":
-            pieces += self._turn(system, self.system, -1, image_tags)
+            pieces += self._turn(system, self.system, image_tags)
         for number, turn in enumerate(spoken):
             if turn.role == "assistant":
                 form = self.assistant
                 if number == last and self.last_assistant_before is not None:
                     form = replace(form, before=self.last_assistant_before)
-                pieces += self._turn(turn, form, number, image_tags)
+                pieces += self._turn(turn, form, image_tags)
                 continue
             if number in host and system is not None and self.system is not None:
-                joined = self._turn(system, self.system, number, image_tags)
+                joined = self._turn(system, self.system, image_tags)
                 turn = Turn("user", (*_texts(joined), *turn.parts))  # noqa: PLW2901 - the same turn, with more in it
-            pieces += self._turn(turn, self.user, number, image_tags)
+            pieces += self._turn(turn, self.user, image_tags)
         return pieces
 
     def render_prompt(self, turns: Sequence[Turn], *, image_tags: tuple[str, str] = ("", "")) -> list[Piece]:
@@ -161,34 +159,34 @@ class ChatTemplate:
             system = None
         return system, spoken
 
-    def _turn(self, turn: Turn, form: TurnForm, number: int, image_tags: tuple[str, str]) -> list[Piece]:
+    def _turn(self, turn: Turn, form: TurnForm, image_tags: tuple[str, str]) -> list[Piece]:
         learned = turn.role == "assistant"
         parts: Sequence[Part] = turn.parts
         if self.ignores_user and turn.role == "user":
             parts = [part for part in parts if isinstance(part, ImagePart)]
         if form.trim:
             parts = trimmed(parts)
-        pieces = list(specials_and_texts(form.before, turn=number))
-        pieces += specials_and_texts(form.lead, learned=learned, turn=number)
+        pieces = list(specials_and_texts(form.before))
+        pieces += specials_and_texts(form.lead, learned=learned)
         for part in parts:
             if isinstance(part, ImagePart):
-                pieces += specials_and_texts(image_tags[0], turn=number)
-                pieces.append(Piece("image", "", learned=False, image=part.index, turn=number))
-                pieces += specials_and_texts(image_tags[1], turn=number)
+                pieces += specials_and_texts(image_tags[0])
+                pieces.append(Piece("image", "", learned=False, image=part.index))
+                pieces += specials_and_texts(image_tags[1])
             elif isinstance(part, TokenPart):
-                pieces.append(Piece("known-or-text", part.name, learned, turn=number))
+                pieces.append(Piece("known-or-text", part.name, learned))
             else:
-                pieces.append(Piece("text", part, learned, turn=number))
-        pieces += specials_and_texts(form.after, learned=learned, turn=number)
-        pieces += specials_and_texts(form.tail, learned=learned and self.learns_tail, turn=number)
+                pieces.append(Piece("text", part, learned))
+        pieces += specials_and_texts(form.after, learned=learned)
+        pieces += specials_and_texts(form.tail, learned=learned and self.learns_tail)
         return pieces
 
 
-def specials_and_texts(form: str, *, learned: bool = False, turn: int = -1) -> Iterator[Piece]:
+def specials_and_texts(form: str, *, learned: bool = False) -> Iterator[Piece]:
     """The pieces of a form: special tokens, which stand between guillemets, and the texts between them."""
     for number, part in enumerate(_SPECIAL.split(form)):
         if part:
-            yield Piece("special" if number % 2 else "text", part, learned, turn=turn)
+            yield Piece("special" if number % 2 else "text", part, learned)
 
 
 def _texts(pieces: Sequence[Piece]) -> Iterator[Part]:

@@ -116,7 +116,6 @@ class HuggingFaceTokenizer:
         self.vocabulary_size = int(tokenizer.get_vocab_size(with_added_tokens=True))
         added = tokenizer.get_added_tokens_decoder().values()
         self.special_tokens = frozenset(str(token.content) for token in added if token.special)
-        self._named = self.special_tokens | {str(token.content) for token in added}
         self.bos_token, self.eos_token, self.pad_token = bos_token, eos_token, pad_token
         self.bos_id = self._required(bos_token)
         self.eos_id = self._required(eos_token)
@@ -161,6 +160,17 @@ class HuggingFaceTokenizer:
             pad_token=tokenizer.pad_token,
             chat_template=getattr(tokenizer, "chat_template", None),
         )
+
+    def with_special_tokens(self, names: Iterable[str]) -> HuggingFaceTokenizer:
+        """A copy with more special tokens, such as ``<box>`` or ``<tile_1>``; those that it has keep their ids.
+
+        The rows of the model's embedding have to reach the new ids.
+        """
+        library = _library()
+        copy = type(self._parsing).from_str(self._parsing.to_str())
+        copy.add_special_tokens([library.AddedToken(name, special=True, normalized=False) for name in names])
+        words = self.bos_token, self.eos_token, self.pad_token, self.chat_template
+        return _again(copy.to_str(), *words)
 
     def encode(self, text: str, *, place: Place = "start") -> list[int]:
         """Ids of a plain text; special tokens in it are text like any other."""
@@ -300,17 +310,6 @@ class TiktokenTokenizer:
             for number in ids
         ]
         return b"".join(parts).decode("utf-8", "replace")
-
-
-def with_tokens(tokenizer: Any, tokens: Iterable[str]) -> Any:
-    """A copy of a ``tokenizers.Tokenizer`` with special tokens more, such as ``<image>`` or ``<tile_1>``.
-
-    Those that are there already keep their ids.
-    """
-    library = _library()
-    copy = type(tokenizer).from_str(tokenizer.to_str())
-    copy.add_special_tokens([library.AddedToken(token, special=True, normalized=False) for token in tokens])
-    return copy
 
 
 def open_tokenizer(path: str | Path) -> Tokenizer:

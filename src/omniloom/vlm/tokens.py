@@ -29,14 +29,12 @@ class TokenizedConversation:
         ids: token ids.
         learned: for each id, whether the model is trained to give it.
         images: image of the sample at each image id, in order.
-        turns: turn of each id; -1 before the first.
         image_id: id of the places of images.
     """
 
     ids: list[int]
     learned: list[bool]
     images: list[int]
-    turns: list[int]
     image_id: int
 
     @property
@@ -76,7 +74,7 @@ def tokenize(
     Raises:
         ConfigError: the tokenizer lacks a special token of the template.
     """
-    made = TokenizedConversation([], [], [], [], image_id)
+    made = TokenizedConversation([], [], [], image_id)
     place: Place = "start"
     run: list[Piece] = []
     for piece in [*(_decided(piece, tokenizer) for piece in pieces), None]:
@@ -123,7 +121,7 @@ def _add_run(made: TokenizedConversation, run: list[Piece], tokenizer: Tokenizer
     spans: list[Piece] = []
     for piece in run:
         if spans and spans[-1].learned == piece.learned:
-            spans[-1] = replace(spans[-1], text=spans[-1].text + piece.text, turn=piece.turn)
+            spans[-1] = replace(spans[-1], text=spans[-1].text + piece.text)
         else:
             spans.append(piece)
     before = ""
@@ -143,7 +141,6 @@ def _add_run(made: TokenizedConversation, run: list[Piece], tokenizer: Tokenizer
 def _add(made: TokenizedConversation, ids: list[int], piece: Piece) -> None:
     made.ids.extend(ids)
     made.learned.extend([piece.learned] * len(ids))
-    made.turns.extend([piece.turn] * len(ids))
 
 
 def truncate(tokens: TokenizedConversation, *, image_tokens: Sequence[int], max_tokens: int) -> TokenizedConversation:
@@ -179,7 +176,6 @@ def truncate(tokens: TokenizedConversation, *, image_tokens: Sequence[int], max_
         ids=tokens.ids[:keep],
         learned=tokens.learned[:keep],
         images=tokens.images[:images],
-        turns=tokens.turns[:keep],
     )
     if not cut.has_target:
         what = "nothing is learned" if not tokens.has_target else f"{max_tokens} tokens end before the first answer"
