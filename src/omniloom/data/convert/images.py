@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from omniloom.errors import ConfigError, SampleError
+from omniloom.storage.inside import InsideFolder, OutsideError
 
 MAX_IMAGE_BYTES = 1 << 30
 
@@ -65,8 +66,7 @@ class FolderImages:
 
     def __init__(self, root: Path, *, follow_links: bool = False) -> None:
         self._root = os.path.realpath(root)
-        self._inside = os.path.join(self._root, "")  # noqa: PTH118 - strings: this runs once an image
-        self._follow_links = follow_links
+        self._folder = InsideFolder(self._root, follow_links=follow_links)
 
     def read(self, name: str) -> bytes:
         """Bytes of one image; see the table at the top of this file for what is refused."""
@@ -104,15 +104,12 @@ class FolderImages:
     def _locate(self, name: str) -> str:
         if "\0" in name:
             raise SampleError("the name holds a NUL", reason="unreadable-image")
-        path = os.path.normpath(os.path.join(self._inside, name))  # noqa: PTH118
-        if not self._follow_links:
-            try:
-                path = os.path.realpath(path)
-            except OSError as error:
-                raise SampleError(error.strerror or str(error), reason="unreadable-image") from error
-        if not path.startswith(self._inside):
-            raise SampleError(f"leads to {path}, outside of {self._root}", reason="outside-images")
-        return path
+        try:
+            return self._folder.locate(name)
+        except OutsideError as error:
+            raise SampleError(str(error), reason="outside-images") from None
+        except OSError as error:
+            raise SampleError(error.strerror or str(error), reason="unreadable-image") from error
 
 
 class ZipImages:
