@@ -134,7 +134,8 @@ def _megatron(published: Published, source: Source, wanted: Wanted, left_out: tu
     config = published.config
     table = table_to_write(
         config,
-        norms="te" if wanted.transformer_engine else "local",
+        # In the distributed form Megatron has TE's names for its local layers as well.
+        norms="te" if wanted.transformer_engine or wanted.to == "megatron-dist" else "local",
         tensor_parallel_size=wanted.parallelism.tensor,
         divisible_by=wanted.divisible_by,
     )

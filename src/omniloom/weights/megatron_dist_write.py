@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
     ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
@@ -28,6 +29,7 @@ from omniloom.weights.layout import Extent, FileLayout, Job, Slot
 from omniloom.weights.megatron_cuts import split_layer
 from omniloom.weights.megatron_dist import METADATA
 from omniloom.weights.megatron_folder import TRACKER
+from omniloom.weights.megatron_write import LINEARS
 from omniloom.weights.source import Source, TensorInfo
 from omniloom.weights.torch_archive_layout import Planned, concatenated, lay_out_torch_file
 
@@ -72,6 +74,7 @@ def plan_megatron_dist(
             jobs.append(Job(name, (Slot(f"{_FOLDER}/__0_{len(files)}.distcp", name),)))
     if batch:
         _add_file(source, stacks, batch, files, places)
+    extra, extra_bytes = _extra_states(stacks, f"__0_{len(files)}.distcp")
     common = _saved({"args": args, "checkpoint_version": 3.0, "iteration": 1} if args is not None else {"iteration": 1})
     return Plan(
         tuple(files),
@@ -79,7 +82,8 @@ def plan_megatron_dist(
         {
             **(small or {}),
             TRACKER: b"1",
-            f"{_FOLDER}/{METADATA}": _metadata(source, stacks, places),
+            f"{_FOLDER}/{METADATA}": _metadata(source, stacks, places, extra),
+            f"{_FOLDER}/__0_{len(files)}.distcp": extra_bytes,
             f"{_FOLDER}/metadata.json": json.dumps({**_FORMAT, "common_backend_version": 1}).encode(),
             f"{_FOLDER}/common.pt": common,
         },
@@ -126,10 +130,26 @@ def _add_file(
     places.update({(key, number): (file, extent) for (key, number, _), extent in zip(batch, extents, strict=True)})
 
 
+def _extra_states(stacks: Mapping[str, list[str]], file: str) -> tuple[dict[str, tuple[str, Extent]], bytes]:
+    """Empty extra state for every linear map of every layer: Megatron does not load a checkpoint without it."""
+    empty = _saved([None])
+    places: dict[str, tuple[str, Extent]] = {}
+    for key, names in stacks.items():
+        module, _, kind = key.rpartition(".")
+        if kind == "weight" and module.endswith(LINEARS) and _is_stack(key, names):
+            for number in range(len(names)):
+                extent = Extent(len(places) * len(empty), len(empty))
+                places[f"{module}._extra_state/shard_{number}_{len(names)}"] = (file, extent)
+    return places, empty * len(places)
+
+
 def _metadata(
-    source: Source, stacks: Mapping[str, list[str]], places: Mapping[tuple[str, int], tuple[str, Extent]]
+    source: Source,
+    stacks: Mapping[str, list[str]],
+    places: Mapping[tuple[str, int], tuple[str, Extent]],
+    extra: Mapping[str, tuple[str, Extent]],
 ) -> bytes:
-    described: dict[str, TensorStorageMetadata] = {}
+    described: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     stored: dict[MetadataIndex, _StorageInfo] = {}
     for key, names in stacks.items():
         info = source.info(names[0])
@@ -143,8 +163,11 @@ def _metadata(
             stored[MetadataIndex(key, offsets)] = _StorageInfo(file, extent.offset, extent.size_bytes)
         size = torch.Size((len(names), *info.shape) if stacked else info.shape)
         described[key] = TensorStorageMetadata(TensorProperties(dtype=info.dtype), size, chunks)
-    keys = {key: (key,) for key in stacks}
-    return pickle.dumps(Metadata(described, planner_data=keys, storage_data=stored))  # type: ignore[arg-type]
+    for key, (file, extent) in extra.items():
+        described[key] = BytesStorageMetadata()
+        stored[MetadataIndex(key)] = _StorageInfo(file, extent.offset, extent.size_bytes)
+    keys = {key: (key,) for key in described}
+    return pickle.dumps(Metadata(described, planner_data=keys, storage_data=stored))
 
 
 def _saved(data: object) -> bytes:

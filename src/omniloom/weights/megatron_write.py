@@ -20,7 +20,7 @@ from omniloom.weights.torch_archive_layout import Planned, lay_out_torch_file
 from omniloom.weights.view import complain
 
 ITERATION = 1
-_LINEARS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
+LINEARS = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
 
 
 @dataclass(frozen=True)
@@ -129,5 +129,5 @@ def _contents(
 
 def _add_extra_state(model: OrderedDict[str, Planned | None], name: str) -> None:
     module, _, kind = name.rpartition(".")
-    if kind == "weight" and module.endswith(_LINEARS):
+    if kind == "weight" and module.endswith(LINEARS):
         model[f"{module}._extra_state"] = None
