@@ -23,7 +23,7 @@ _GAP_SECONDS = 0.1
 """Times of packets are rounded in some containers: a smaller distance between two frames is no gap."""
 
 _SLACK_SECONDS = 0.5
-_LONGEST_GAP_SECONDS = 3_600
+_LONGEST_GAP_SECONDS = 600
 _PIECE_SAMPLES = 1 << 16
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
 

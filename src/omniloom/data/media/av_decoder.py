@@ -7,14 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-import numpy as np
-
 from omniloom.data.media.audio import AudioTrack
 from omniloom.data.media.av_clips import audio_clip, frame_time
 from omniloom.data.media.av_data import AVData
 from omniloom.data.media.av_facts import facts_of
 from omniloom.data.media.av_open import Media, load_av
-from omniloom.data.media.av_track import VideoTrack
+from omniloom.data.media.av_track import VideoTrack, stacked
 from omniloom.data.media.av_walk import Range
 from omniloom.data.media.metadata import AVMetadata
 from omniloom.errors import ConfigError, SampleError
@@ -113,9 +111,8 @@ class AVDecoder:
         ranges = [Range(place(first), place(last)) for first, last in video_clip_ranges]
         ranges = [one for one in ranges if not math.isinf(one.first)]
         found = [pictures for pictures in track.read(ranges, size=video_out_frame_size) if pictures]
-        stacked = [np.stack([picture.pixels for picture in pictures]) for pictures in found]
         return (
-            [torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in stacked],
+            [torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in map(stacked, found)],
             [(track.seconds(pictures[0].time), track.seconds(pictures[-1].end)) for pictures in found],
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from omniloom.data.media.av_open import Media, load_av
 from omniloom.data.media.metadata import AVMetadata
+from omniloom.errors import SampleError
 
 
 def facts_of(
@@ -37,6 +38,9 @@ def facts_of(
     """
     facts = AVMetadata()
     streams = media.container.streams
+    for stream in (*streams.video[:1], *streams.audio[:1]):
+        if stream.codec_context is None:
+            raise SampleError(f"FFmpeg has no decoder for the {stream.type} stream", reason="no-decoder")
     with media.errors():
         if video and streams.video:
             _add_video(

@@ -36,6 +36,21 @@ class Picture(NamedTuple):
     pixels: Pixels
 
 
+def stacked(pictures: Sequence[Picture]) -> Pixels:
+    """The pixels of frames as one array, (frames, height, width, 3).
+
+    Raises:
+        SampleError: ``size-changes``: they are not of one size.
+    """
+    sizes = sorted({picture.pixels.shape[:2] for picture in pictures})
+    if len(sizes) > 1:
+        told = " and ".join(f"{width} x {height}" for height, width in sizes[:3])
+        raise SampleError(
+            f"the video changes its size: frames of {told} pixels. Give a size to scale all to", reason="size-changes"
+        )
+    return np.stack([picture.pixels for picture in pictures])
+
+
 class VideoTrack:
     """A video stream of an open container.
 

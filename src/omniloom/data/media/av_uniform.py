@@ -103,6 +103,10 @@ def get_single_frames_uniform(
     data = get_clips_uniform(av_decoder, 0, num_frames, request_video=True, video_out_frame_size=video_out_frame_size)
     if not data.video_clips:
         raise SampleError("the video has no frame at the times that its header promises", reason="no-video")
+    if len({clip.shape[1:] for clip in data.video_clips}) > 1:
+        raise SampleError(
+            "the video changes its size; give video_out_frame_size to scale all frames to", reason="size-changes"
+        )
     frames = torch.cat(data.video_clips, dim=0)
     return (frames, [start for start, _ in data.video_timestamps or []]) if return_timestamps else frames
 

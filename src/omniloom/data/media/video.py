@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from omniloom.data.media.audio import Audio, read_audio
 from omniloom.data.media.av_open import PATIENCE_SECONDS, opened
-from omniloom.data.media.av_track import Picture, VideoTrack
+from omniloom.data.media.av_track import Picture, VideoTrack, stacked
 from omniloom.data.media.av_walk import Range
 from omniloom.errors import ConfigError, SampleError
 
@@ -308,7 +308,7 @@ class VideoReader:
     def _frames(self, pictures: Sequence[Picture]) -> Frames:
         seconds = self._track.seconds
         return Frames(
-            np.stack([picture.pixels for picture in pictures]),
+            stacked(pictures),
             np.array([seconds(picture.time) for picture in pictures]),
             np.array([seconds(picture.end) for picture in pictures]),
         )
