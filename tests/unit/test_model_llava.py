@@ -180,6 +180,19 @@ def test_a_batch_of_text_gives_the_tower_zero_gradients() -> None:
     assert torch.equal(loss.total, expected.total)
 
 
+def test_the_black_tile_fits_any_projector() -> None:
+    """A tower of 3 x 3 patches has no whole 2 x 2 squares; a batch of text must not fail for that."""
+    vision = VisionConfig(
+        family="siglip", image_size=12, patch_size=4, position_rows=3, dim=16, num_layers=2, num_heads=2, mlp_dim=16
+    )
+    projector = ProjectorConfig(input_dim=16, output_dim=32, reduction="pixel_shuffle")
+    model = small_model(vision=vision, projector=projector)
+    model.loss(torch.tensor([3, 4]), labels=torch.tensor([4, 5]), documents=Documents.of_lengths([2])).total.backward()
+    gradient = model.vision_tower.position_embed.grad
+    assert gradient is not None
+    assert not gradient.any()
+
+
 def test_a_frozen_tower_is_visited_too() -> None:
     model = small_model().requires_grad_(False)
     visits = []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, InputError
 from omniloom.model.activation import activation
 from omniloom.model.build import build
 from omniloom.model.config import DecoderConfig, LlavaConfig, ProjectorConfig, RopeConfig, VisionConfig
@@ -263,6 +263,11 @@ def test_fresh_values_are_the_same_for_the_same_generator() -> None:
     weight = first.get_parameter("layers.0.mlp.fc1.weight")
     assert weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert first.get_parameter("layers.0.mlp_scale").unique().tolist() == [1.0]
+
+
+def test_a_feature_layer_that_is_not_there() -> None:
+    with pytest.raises(InputError, match=r"feature layers \(3,\) of a tower that has -3 to 2"):
+        build(tower())(torch.zeros(1, 3, 28, 28), feature_layers=(3,))
 
 
 def test_an_image_smaller_than_a_patch() -> None:

@@ -109,9 +109,9 @@ class Llava(nn.Module):
     ) -> Float[Tensor, "tokens dim"]:
         """Token embeddings with image features at their placeholders.
 
-        Without images, one black tile is seen and none of its features is placed: its gradient is exactly zero, and
-        the ranks that share the tower's weights all come through the same collectives. Where no rank waits for
-        another, `visit_tower=False` spares that.
+        Without images, a black tile of the smallest size is seen and none of its features is placed: its gradient is
+        exactly zero, and the ranks that share the tower's weights all come through the same collectives (if all
+        images of a batch are of one size). Where no rank waits for another, `visit_tower=False` spares that.
         """
         if image_positions is None:
             image_positions = (input_ids == self.config.image_token_id).nonzero()[:, 0]
@@ -148,7 +148,8 @@ class Llava(nn.Module):
         return projected
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
-        side = self.config.vision.image_size
+        reduces = self.config.projector.reduction != "none"
+        side = self.config.vision.patch_size * (self.config.projector.factor if reduces else 1)
         weight = self.vision_tower.patch_embed.weight
         # Not new_zeros: where the weight is sharded, that would be sharded as well.
         return torch.zeros(1, CHANNELS, side, side, dtype=weight.dtype, device=weight.device)

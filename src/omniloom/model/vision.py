@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from omniloom.errors import InputError
 from omniloom.model.activation import activation
 from omniloom.model.attention import attend_all
 from omniloom.model.config import VisionConfig
@@ -135,15 +136,26 @@ class VisionTower(nn.Module):
             feature_layers: 0 is what enters the first layer, ``n`` what leaves the ``n``-th; negative ones count
                 from the end. Layers above the highest of them are not computed.
             norm_features: apply the tower's last norm.
+
+        Raises:
+            InputError: a feature layer that the tower does not have.
         """
-        depth = len(self.layers)
-        wanted = [layer % (depth + 1) for layer in feature_layers]
+        wanted = self._numbers(feature_layers)
         stream = self.pre_norm(self.embed(images))
-        outputs = {0: stream}
+        outputs = {0: stream} if 0 in wanted else {}
         for number, layer in enumerate(self.layers[: max(wanted)], start=1):
-            stream = outputs[number] = layer(stream)
+            stream = layer(stream)
+            if number in wanted:
+                outputs[number] = stream
         chosen = [outputs[number] for number in wanted]
         return torch.cat([self.post_norm(one) for one in chosen] if norm_features else chosen, dim=-1)
+
+    def _numbers(self, feature_layers: Sequence[int]) -> list[int]:
+        depth = len(self.layers)
+        wrong = [layer for layer in feature_layers if not -depth - 1 <= layer <= depth]
+        if wrong or not feature_layers:
+            raise InputError(f"feature layers {tuple(feature_layers)} of a tower that has {-depth - 1} to {depth}.")
+        return [layer % (depth + 1) for layer in feature_layers]
 
     def embed(self, images: Float[Tensor, "images 3 height width"]) -> Float[Tensor, "images tokens dim"]:
         """Class tokens, register tokens and patches, with their positions."""
