@@ -138,7 +138,9 @@ def test_order_and_states_hang_on_neither_ranks_nor_workers(mode: str, data: Pat
 
 
 def test_workers_give_the_same_order(data: Path) -> None:
-    mix, settings = MODES["tokens"](data)
+    joined, ways = MODES["join"](data)[0], MODES["several ways"](data)[0]
+    settings: dict[str, Any] = {"task_encoder": Measured()}
+    mix = ol.blend([(joined, 1), (ways, 1), (ol.source(data / "b", subset=(3, 9)), 1)], weights_in="tokens")
     expected = batches(get_train_dataset(mix, worker_config=config(lanes=12), batch_size=4, **settings), 30)
     dataset = get_train_dataset(mix, worker_config=config(lanes=12, num_workers=2), batch_size=4, **settings)
     with get_loader(dataset) as loader:
@@ -361,6 +363,9 @@ def test_a_data_set_is_added_and_weights_change_in_mid_run(data: Path, caplog: p
     left_out = get_loader(train(ol.blend([(data / "a", 1), (data / "b", 0)])))
     left_out.restore_state_rank(state)
     assert {key[0] for key in (sample.__key__ for sample in islice(left_out, 100))} == {"a"}
+    half = [get_loader(train(ol.source(data / "a", subset=part))) for part in (("0%", "50%"), ("50%", "end"))]
+    with pytest.raises(ol.StateError, match=r"parts=.*'train \[0.0*%:50.0*%\]'"):
+        half[1].restore_state_rank(half[0].save_state_rank())
     with pytest.raises(ol.StateError, match="shuffles="):
         get_loader(
             train(ol.blend([(ol.source(data / "a", shuffle_over_epochs_multiplier=2), 1), (data / "b", 1)]))
@@ -390,3 +395,54 @@ def test_a_folder_without_its_list_of_shards_names_the_one_command_that_mends_it
     (root / "s2.tar.idx").unlink()
     with pytest.raises(ol.DatasetError, match=r"s2\.tar\.idx: there is no index .* Make it: `omniloom"):
         train(mix)
+
+
+def test_a_data_set_of_epochs_can_be_left_out_and_taken_in_again(data: Path) -> None:
+    def loader(b: float) -> ol.Loader:
+        return get_loader(train(ol.blend_epochized([(data / "a", 1), (data / "b", b)])))
+
+    with_b = loader(1)
+    first = [sample.__key__ for sample in islice(with_b, 200)]
+    without = loader(0)
+    without.restore_state_rank(json.loads(json.dumps(with_b.save_state_rank())))
+    second = [sample.__key__ for sample in islice(without, 150)]
+    assert {key[0] for key in second} == {"a"}
+    again = loader(1)
+    again.restore_state_rank(json.loads(json.dumps(without.save_state_rank())))
+    third = [sample.__key__ for sample in islice(again, 137)]
+    drawn = [key for key in first + second + third if key[0] == "a"]
+    assert all(len(set(drawn[n : n + 100])) == len(drawn[n : n + 100]) for n in range(0, len(drawn), 100))
+    assert any(key[0] == "b" for key in third)
+
+
+# Sources that are not shards
+
+
+def test_lines_of_json_in_metadatasets_of_both_versions_and_in_joins(tmp_path: Path) -> None:
+    for name, rows in (("one", 6), ("two", 3)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"n": f"{name} {n}"}) + "\n" for n in range(rows)))
+    v1 = tmp_path / "v1.yaml"
+    v1.write_text("splits: {train: {datasets: [{path: one.jsonl}, {path: two.jsonl, subflavors: {s: 2}}]}}")
+    v2 = tmp_path / "v2.yaml"
+    v2.write_text(
+        "__class__: MetadatasetV2\nsplits: {train: {path: v1.yaml, subset: {range: [50%, end]}, subflavors: {t: 1}}}"
+    )
+
+    def read_all(mix: Any) -> list[Any]:
+        return read(get_val_dataset(mix, split_part="train", worker_config=config(lanes=1), batch_size=None))
+
+    assert [sample["json"]["n"] for sample in read_all(v1)] == [
+        *(f"one {n}" for n in range(6)), *(f"two {n}" for n in range(3)),
+    ]  # fmt: skip
+    found = [(sample["json"]["n"], sample["__subflavors__"]) for sample in read_all(v2)]
+    assert found == [
+        *((f"one {n}", {"t": 1}) for n in (3, 4, 5)), *((f"two {n}", {"s": 2, "t": 1}) for n in (1, 2)),
+    ]  # fmt: skip
+    joined = ol.join({"left": tmp_path / "one.jsonl", "right": (tmp_path / "two.jsonl", "skip")}, joiner=side_by_side)
+    assert [(sample["left"], sample["right"]) for sample in read_all(joined)] == [
+        (f"one {n}", f"two {n}") for n in range(3)
+    ]
+
+
+def side_by_side(*, left: Any, right: Any) -> Any:
+    return {**left, "left": left["json"]["n"], "right": right["json"]["n"]}

@@ -86,6 +86,10 @@ REFUSED = {
     "epochs within weights": (
         "splits: {train: {blend: [{blend_epochized: [{path: a}]}]}}", "a mix that counts epochs stands in a blend",
     ),
+    "two units": (
+        "splits: {train: {weights_in: tokens, blend: [{weights_in: samples, blend: [{path: a}]}]}}",
+        "weights_in is tokens here and samples in a blend within it",
+    ),
     "rows above a range": (
         "splits: {train: {subset: {range: [1, 9]}, blend: [{path: a, subset: {range: [0%, 50%]}}]}}",
         "a range in rows stands above another range",

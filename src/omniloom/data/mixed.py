@@ -117,9 +117,12 @@ class MixOpener:
                 len(leaf.rows),
                 shuffle=None if strength == default else strength,
                 mean_tokens=entry.first.mean_tokens,
+                part=_part(entry.first),
             )
             plan_leaves.append(_weighted(plan_leaf, entry, flat.mode, group_rows, repeat=repeat, known=known))
-        left_out = [PlanLeaf(entry.name, 0, 0.0) for entry in entries if entry.is_left_out(flat.mode)]
+        left_out = [
+            PlanLeaf(entry.name, 0, 0.0, part=_part(entry.first)) for entry in entries if entry.is_left_out(flat.mode)
+        ]
         as_one = flat.mode in ("repetitions", "concat")
         return OpenedMix(leaves, (*plan_leaves, *left_out), as_one)
 
@@ -236,6 +239,11 @@ def _entries(leaves: Sequence[FlatLeaf], *, merge: bool) -> list[_Entry]:
         found.append([leaf])
     names = stable_names([ways[0] for ways in found])
     return [_Entry(tuple(ways), name) for ways, name in zip(found, names, strict=True)]
+
+
+def _part(leaf: FlatLeaf) -> str:
+    """Which rows of its data set a leaf is, as text."""
+    return leaf.split_part if leaf.subset is None else f"{leaf.split_part} {leaf.subset}"
 
 
 def _data_set(leaf: FlatLeaf) -> Any:

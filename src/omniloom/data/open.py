@@ -108,8 +108,8 @@ def get_train_dataset(
         shuffle=default,
         seed=config.seed_offset,
         repeat=repeat and opened.repeats_as_one,
-        weights_in=flat.weights_in,
-        schedule_in=flat.schedule_in,
+        weights_in=flat.weights_in or "samples",
+        schedule_in=flat.schedule_in or "samples",
     )
     recipe = Recipe(encoder, config, batch_size, batch_drop_last, lane_window(packing_buffer_size, config))
     return recipe.dataset(plan, opened.leaves, virtual_epoch_length=virtual_epoch_length, equal_steps=equal_steps)

@@ -142,6 +142,7 @@ class Dataset:
                 "shuffle": list(astuple(plan.shuffle)),
                 "shuffles": {leaf.name: list(astuple(leaf.shuffle)) for leaf in plan.leaves if leaf.shuffle},
                 "passes": {leaf.name: str(leaf.passes) for leaf in plan.leaves if leaf.passes is not None},
+                "parts": {leaf.name: leaf.part for leaf in plan.leaves if leaf.part},
                 "repeat": plan.repeats,
                 "weights": plan.weights_mark,
             }

@@ -263,7 +263,9 @@ class Loader:
             return {name: value for name, value in stream.items() if name not in ("packs", "pack_part")}
         names = [leaf.name for leaf in make_of(self.dataset.pipeline).leaves]
         held = renumbered(stream, [leaf[0] for leaf in state.mix.leaves], names)
-        return {**(rebase_lane(self.dataset.plan, state.mix.leaves, lane, stream) or {}), **held}
+        passes = state.mix.settings.get("passes")
+        keys = rebase_lane(self.dataset.plan, state.mix.leaves, lane, stream, saved_passes=passes)
+        return {**(keys or {}), **held}
 
     def _with_saved_buffers(self, state: RankState) -> Dataset:
         """The data set with the windows and groups that the state was saved with: packs and batches hang on them."""

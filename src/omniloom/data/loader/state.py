@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,10 +163,9 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
                 f"{where}: data set {name!r} had {rows} rows when the state was saved and has {ours[name][1]} now.\n"
                 "  Go on with the data set as it was, or start a new run."
             )
-    for name, value in state.mix.settings.items():
-        found = mix.settings.get(name)
-        if isinstance(value, Mapping) and isinstance(found, Mapping):  # by leaf: leaves that are new may add to it
-            found = {leaf: one for leaf, one in found.items() if leaf in saved}
+    drawn = {name for name in saved if name in ours and saved[name][1] and ours[name][1]}
+    for name in state.mix.settings:
+        value, found = (_of_leaves(one.settings.get(name), drawn) for one in (state.mix, mix))
         if found != value and name not in _MAY_CHANGE:
             raise StateError(
                 f"{where}: saved with {name}={value!r}, but this run has {name}={found!r}.\n"
@@ -186,6 +185,11 @@ def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
     changes += [f"the {name}: {state.mix.settings.get(name)!r} -> {mix.settings.get(name)!r}" for name in rules]
     logger.warning("%s: the mix has changed since the state was saved: %s", where, ", ".join(changes) or "its order")
     return False
+
+
+def _of_leaves(setting: Any, names: Collection[str]) -> Any:
+    """A setting; of one by leaf, what it says of these leaves."""
+    return {name: one for name, one in setting.items() if name in names} if isinstance(setting, Mapping) else setting
 
 
 def put_together(states: Sequence[RankState], *, where: str) -> RankState:

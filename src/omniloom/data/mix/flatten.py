@@ -91,14 +91,14 @@ class Flat:
     Attributes:
         mode: whether its leaves are drawn by weight, by repetitions, each once, or are one.
         leaves: the leaves.
-        weights_in: what the weights are shares of.
-        schedule_in: what the positions of changing weights count.
+        weights_in: what the weights are shares of; ``None`` where no level says it: samples.
+        schedule_in: what the positions of changing weights count; likewise.
     """
 
     mode: Mode
     leaves: tuple[FlatLeaf, ...]
-    weights_in: Unit = "samples"
-    schedule_in: Unit = "samples"
+    weights_in: Unit | None = None
+    schedule_in: Unit | None = None
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _of_join(join: Join, context: _Context) -> FlatLeaf:
 def _of_blend(node: Blend, context: _Context) -> Flat:
     neighbours = tuple(curve for _, curve in node.parts)
     leaves: list[FlatLeaf] = []
-    units = (node.weights_in, node.schedule_in)
+    weights_in, schedule_in = node.weights_in, node.schedule_in
     for number, (part, curve) in enumerate(node.parts):
         flat = _flatten(part, context)
         if flat.mode == "repetitions" and context.training:
@@ -289,14 +289,20 @@ def _of_blend(node: Blend, context: _Context) -> Flat:
                 f"{node.place}: a mix that counts epochs stands in a blend by weight. Use 'blend' at both levels, "
                 "'blend_epochized' at both, or 'concat' for the inner one."
             )
-        if flat.mode == "weights" and (flat.weights_in, flat.schedule_in) != units and len(flat.leaves) > 1:
-            raise ConfigError(
-                f"{node.place}: weights in {units[0]}, schedules in {units[1]} here, but in {flat.weights_in} and "
-                f"{flat.schedule_in} in the blend within it. Say the same at both levels."
-            )
+        weights_in = _agreed("weights_in", weights_in, flat.weights_in, place=node.place)
+        schedule_in = _agreed("schedule_in", schedule_in, flat.schedule_in, place=node.place)
         share = Share(curve, neighbours)
         for leaf in flat.leaves:
             inner = () if flat.mode == "concat" else leaf.group
             group = None if inner is None else (number, *inner)
             leaves.append(replace(leaf, shares=(share, *leaf.shares), group=group))
-    return Flat("weights", tuple(leaves), *units)
+    return Flat("weights", tuple(leaves), weights_in, schedule_in)
+
+
+def _agreed(name: str, outer: Unit | None, inner: Unit | None, *, place: Place) -> Unit | None:
+    """What all levels of a blend count that say it."""
+    if outer is not None and inner is not None and outer != inner:
+        raise ConfigError(
+            f"{place}: {name} is {outer} here and {inner} in a blend within it. Say the same, or say it once."
+        )
+    return outer or inner

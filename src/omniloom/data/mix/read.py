@@ -212,11 +212,15 @@ def _blend(fields: Fields) -> Blend:
         parts.append((node, parse_curve(entry.get("weight", 1.0), at.at("weight"))))
     return Blend(
         parts=tuple(parts),
-        weights_in=cast(Unit, fields.choice("weights_in", _UNITS)),
-        schedule_in=cast(Unit, fields.choice("schedule_in", _UNITS)),
+        weights_in=_unit(fields, "weights_in"),
+        schedule_in=_unit(fields, "schedule_in"),
         subset=_subset(fields),
         place=fields.place,
     )
+
+
+def _unit(fields: Fields, key: str) -> Unit | None:
+    return cast(Unit, fields.choice(key, _UNITS)) if key in fields else None
 
 
 def _epochized(fields: Fields) -> Epochized:

@@ -28,6 +28,10 @@ class Subset:
     share: tuple[float, float] = (0.0, 1.0)
     rows: tuple[int, int | None] | None = None
 
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f"[{self.rows[0]}:{'' if self.rows[1] is None else self.rows[1]}]"
+        return rows if rows and self.share == (0.0, 1.0) else f"{rows}[{self.share[0]:.6%}:{self.share[1]:.6%}]"
+
     @classmethod
     def parse(cls, value: Any, *, place: Place) -> Subset:
         """Read a range: ``[100, 200]``, ``[100, "end"]``, ``["25%", "75%"]``, ``["25%", "end"]``.

@@ -52,15 +52,15 @@ class Blend:
 
     Attributes:
         parts: (node, weight) of each; a weight may change along the run.
-        weights_in: whether weights are shares of samples or of tokens.
-        schedule_in: what the positions count at which weights change, over the whole job.
+        weights_in: whether weights are shares of samples or of tokens; ``None``: as other levels say, or samples.
+        schedule_in: what the positions count at which weights change, over the whole job; likewise.
         subset: share of the rows of each part.
         place: where it stands.
     """
 
     parts: tuple[tuple[Node, Curve], ...]
-    weights_in: Unit = "samples"
-    schedule_in: Unit = "samples"
+    weights_in: Unit | None = None
+    schedule_in: Unit | None = None
     subset: Subset | None = None
     place: Place = field(default_factory=Place, compare=False)
 

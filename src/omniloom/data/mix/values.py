@@ -81,8 +81,8 @@ def source(
 def blend(
     parts: Iterable[tuple[Source, Any]],
     *,
-    weights_in: Unit = "samples",
-    schedule_in: Unit = "samples",
+    weights_in: Unit | None = None,
+    schedule_in: Unit | None = None,
     subset: Range = None,
 ) -> Blend:
     """Data sets drawn by weight.
@@ -90,9 +90,9 @@ def blend(
     Args:
         parts: (data set, weight) of each. A weight is a number, a `Curve`, or numbers by position in the run, such as
             ``{0: 1.0, 1_000_000: 0.2}``: straight lines in between; ``{"steps": {...}}`` without them.
-        weights_in: whether weights are shares of samples or of tokens; tokens are what ``sample_tokens`` of the task
-            encoder says.
-        schedule_in: whether positions count samples or tokens, of the whole job.
+        weights_in: ``samples`` or ``tokens``: what weights are shares of. Tokens are what ``token_count`` of the task
+            encoder says. Said once, it holds for all levels of a mix.
+        schedule_in: ``samples`` or ``tokens``: what positions count, of the whole job.
         subset: share of the rows of each.
     """
     place = Place(None, ("blend",))

@@ -36,6 +36,7 @@ class Leaf:
         shares: shares that change along the run, of each way that leads to it; the sum of the products of each way is
             multiplied into the weight.
         mean_tokens: what is known beforehand of the mean length of its samples.
+        part: which rows of its data set they are, as text: a state does not fit other rows of the same number.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Leaf:
     shuffle: Shuffle | None = None
     shares: tuple[tuple[Share, ...], ...] = ()
     mean_tokens: float | None = None
+    part: str = ""
 
     def weight_at(self, position: float, known: dict[int, float]) -> float:
         """Its weight when the job has drawn so many samples (or tokens); ``known`` as for `Share.at`."""
