@@ -265,6 +265,13 @@ def test_fresh_values_are_the_same_for_the_same_generator() -> None:
     assert first.get_parameter("layers.0.mlp_scale").unique().tolist() == [1.0]
 
 
+def test_a_model_has_parameters_only() -> None:
+    """Nothing but weights need a value after a model was made on the meta device."""
+    language = {"vocab_size": 8, "dim": 8, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "head_dim": 8}
+    for config in (tower(), DecoderConfig(family="llama", mlp_dim=8, **language)):  # type: ignore[arg-type]
+        assert list(build(config, device="meta").buffers()) == []
+
+
 def test_a_feature_layer_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"feature layers \(3,\) of a tower that has -3 to 2"):
         build(tower())(torch.zeros(1, 3, 28, 28), feature_layers=(3,))

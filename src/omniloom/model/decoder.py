@@ -16,7 +16,7 @@ from omniloom.model.activation import activation
 from omniloom.model.attention import Attend
 from omniloom.model.config import DecoderConfig
 from omniloom.model.norm import RMSNorm
-from omniloom.model.rope import rope_table, rotate
+from omniloom.model.rope import RopeTable, rope_table, rotate
 
 
 class Attention(nn.Module):
@@ -37,7 +37,7 @@ class Attention(nn.Module):
     def forward(
         self,
         inputs: Float[Tensor, "tokens dim"],
-        rope: tuple[Float[Tensor, "tokens head_dim"], Float[Tensor, "tokens head_dim"]],
+        rope: RopeTable,
         attend: Attend,
     ) -> Float[Tensor, "tokens dim"]:
         """What each token takes over from those it sees."""
@@ -79,7 +79,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         stream: Float[Tensor, "tokens dim"],
-        rope: tuple[Float[Tensor, "tokens head_dim"], Float[Tensor, "tokens head_dim"]],
+        rope: RopeTable,
         attend: Attend,
     ) -> Float[Tensor, "tokens dim"]:
         """The stream after this layer."""

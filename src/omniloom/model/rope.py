@@ -16,12 +16,10 @@ from torch import Tensor
 
 from omniloom.model.config import RopeConfig
 
-Table = tuple[Float[Tensor, "tokens head_dim"], Float[Tensor, "tokens head_dim"]]
+RopeTable = tuple[Float[Tensor, "tokens head_dim"], Float[Tensor, "tokens head_dim"]]
 
 
-def rope_table(
-    rope: RopeConfig, positions: Int[Tensor, " tokens"], *, head_dim: int, dtype: torch.dtype
-) -> tuple[Float[Tensor, "tokens head_dim"], Float[Tensor, "tokens head_dim"]]:
+def rope_table(rope: RopeConfig, positions: Int[Tensor, " tokens"], *, head_dim: int, dtype: torch.dtype) -> RopeTable:
     """Cosine and sine of the angle of each feature at each position; angles in float32, result in `dtype`."""
     speeds = frequencies(rope, head_dim=head_dim, device=positions.device)
     angles = positions[:, None].float() * speeds
@@ -32,7 +30,7 @@ def rope_table(
 
 def rotate(
     inputs: Float[Tensor, "tokens heads head_dim"],
-    table: Table,
+    table: RopeTable,
 ) -> Float[Tensor, "tokens heads head_dim"]:
     """The features, turned by the angles of their tokens."""
     cosine, sine = table
