@@ -14,13 +14,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "energon_sources"))
 
-from content import plain
-from data_sets import CODE, CONFIGS, JSONL, write_shards
+from content import plain, stored
+from data_sets import CODE, CONFIGS, JSONL, STORE_KEYS, write_shards
 
 from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.open import get_loader, get_val_dataset
+from omniloom.data.side import JsonlFileStore, SystemFileStore, WebdatasetFileStore
 from omniloom.data.task import DefaultTaskEncoder
 from omniloom.tools.main import run
 
@@ -87,6 +88,18 @@ def test_the_index_of_jsonl_has_energons_bytes(made_by_energon: Path, made_here:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_data_set_made_here_yields_the_same(name: str, made_here: Path) -> None:
     assert read(made_here / "shards", dataset_config=f"{name}.yaml") == EXPECTED[name]
+
+
+def test_stores_give_what_energons_give(made_by_energon: Path, made_here: Path) -> None:
+    expected = EXPECTED["stores"]
+    for folder in (made_by_energon, made_here):
+        shards = WebdatasetFileStore(folder / "shards")
+        assert {key: stored(*shards[key]) for key in STORE_KEYS} == expected["shards"]
+        assert [list(entry)[:2] for entry in shards.list_sample_parts("v1.0/0002")] == expected["listed"]
+        assert shards.get_total_size() == expected["total"]
+        lines = JsonlFileStore(folder / "lines.jsonl")
+        assert {key: stored(*lines[key]) for key in expected["lines"]} == expected["lines"]
+        assert {key: stored(*SystemFileStore(folder)[key]) for key in expected["files"]} == expected["files"]
 
 
 def test_energon_yields_of_a_data_set_made_here_what_it_yields_of_its_own(made_here: Path) -> None:

@@ -16,6 +16,8 @@ from omniloom.data.cook import Cooker, basic_sample_keys, cooker
 from omniloom.data.kinds import CaptioningSample
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.loader import Loader
+from omniloom.data.mix.values import join
+from omniloom.data.mix.values import source as source_of_mix
 from omniloom.data.open import get_savable_loader, get_train_dataset, get_val_dataset
 from omniloom.data.shards.write import TarWriter
 from omniloom.data.side import FileStoreCachePool
@@ -268,3 +270,24 @@ def test_a_blend_of_all_kinds_is_the_same_by_workers(tmp_path: Path) -> None:
             found.append([(sample.__key__, sample.caption) for sample in (next(stream) for _ in range(96))])
     assert found[0] == found[1]
     assert {caption for _, caption in found[0]} == {f"c{number}" for number in range(12)}
+
+
+def test_joins_and_old_mixes_take_any_kind(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    make_shards(tmp_path / "shards")
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"square": n * n}) + "\n" for n in range(ROWS)))
+    pq.write_table(pa.table({"cube": [n**3 for n in range(ROWS)]}), tmp_path / "x.parquet")
+
+    def joiner(first: Any, second: Any, third: Any) -> Any:
+        return {**first, "square": second["json"]["square"], "cube": third["cube"]}
+
+    parts = [source_of_mix(tmp_path / name) for name in ("shards", "x.jsonl", "x.parquet")]
+    with loader(join(parts, joiner=joiner), train=False, workers=0, encoder=DefaultTaskEncoder()) as samples:
+        found = [(sample["__key__"], sample["txt"], sample["square"], sample["cube"]) for sample in samples]
+    assert found == [(str(n), f"c{n}", n * n, n**3) for n in range(ROWS)]
+    old = "splits:\n  train:\n    datasets:\n      - path: x.jsonl\n      - path: x.parquet\n"
+    (tmp_path / "old.yaml").write_text(old)
+    with loader(tmp_path / "old.yaml", train=True, workers=0, encoder=DefaultTaskEncoder()) as samples:
+        stream = iter(samples)
+        drawn = [next(stream) for _ in range(20)]
+    assert {"json" in sample for sample in drawn} == {True, False}

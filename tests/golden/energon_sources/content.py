@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from pathlib import Path
 from typing import Any
 
 LEFT_OUT = ("__restore_key__", "__sources__", "__shard__")
@@ -17,6 +18,12 @@ def plain(sample: Any) -> Any:
     sources = [[source.index, source.shard_name, sorted(source.file_names)] for source in fields["__sources__"]]
     values = {name: _plain(value) for name, value in fields.items() if name not in LEFT_OUT}
     return {"type": type(sample).__name__, "sources": sources, **values}
+
+
+def stored(data: bytes, source: Any) -> list[Any]:
+    """A value of a store and where it came from, without the path of the store."""
+    shard = "" if Path(source.shard_name).is_absolute() else source.shard_name
+    return [_plain(data), [source.index, shard, list(source.file_names)]]
 
 
 def _plain(value: Any) -> Any:

@@ -124,6 +124,7 @@ def part_filter(part):
 """
 
 CONFIGS = {**TYPED, **LEGACY, **CRUDE, **LOADER}
+STORE_KEYS = ("v1.0/0000.png", "v1.0/0003.more.json", "v1.0/0002.txt")
 JSONL = b'\n{"a": 1, "b": "\xc3\xa9"}\n\n{"a": 2}\n   \n{"a": 3, "nested": {"x": [1, null]}}'
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from content import plain
-from data_sets import CODE, CONFIGS, JSONL, write_shards
+from content import plain, stored
+from data_sets import CODE, CONFIGS, JSONL, STORE_KEYS, write_shards
 
 
 def make(folder: Path) -> None:
@@ -60,9 +60,26 @@ def yielded(folder: Path) -> dict[str, Any]:
         )
         return [plain(sample) for sample in energon.get_loader(dataset)]
 
+    def store(reader: Any, key: str) -> list[Any]:
+        data, source = reader[key]
+        return stored(data, source)
+
+    from megatron.energon.cache import file_store  # noqa: PLC0415 - only where it is installed
+    from megatron.energon.epathlib import EPath  # noqa: PLC0415
+
+    shards = file_store.WebdatasetFileStore(EPath(folder / "shards"))
+    lines = file_store.JsonlFileStore(EPath(folder / "lines.jsonl"))
+    files = file_store.SystemFileStore(str(folder))
+    stores = {
+        "shards": {key: store(shards, key) for key in STORE_KEYS},
+        "listed": [list(entry)[:2] for entry in shards.list_sample_parts("v1.0/0002")],
+        "total": shards.get_total_size(),
+        "lines": {key: store(lines, key) for key in ("0.json", "2.json")},
+        "files": {"lines.jsonl": store(files, "lines.jsonl")},
+    }
     found = {name: read(folder / "shards", dataset_config=f"{name}.yaml") for name in CONFIGS}
     # A leaf without subflavors is cooked only by a cooker that asks for none.
-    return {**found, "jsonl": read(folder / "lines.jsonl")}
+    return {**found, "jsonl": read(folder / "lines.jsonl"), "stores": stores}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ class ListedEntry(NamedTuple):
     """A sample or a part, as Energon lists them.
 
     Attributes:
-        name: key of the sample, or ``<key>.<part>``.
+        name: key of the sample, or ``<key>.<part>``; in a list of one sample's parts, the part.
         size_bytes: its length; of a sample, with headers.
         tar_file_id: number of its shard in ``.info.json``.
     """

@@ -105,7 +105,7 @@ class WebdatasetFileStore(FileStore[bytes]):
         _, parts = shard.read(row, (part,))
         if part not in parts:
             raise self._missing(key)
-        return parts[part], SourceInfo(self.base_path, row, shard.name, (key,))
+        return parts[part], SourceInfo(self.base_path, key, shard.name, (key,))
 
     def get_path(self) -> str:
         """Folder of the data set."""
@@ -124,18 +124,18 @@ class WebdatasetFileStore(FileStore[bytes]):
         return self._index.parts()
 
     def list_sample_parts(self, key: str, *, slow_mode: bool = False) -> Iterator[ListedEntry]:
-        """Parts of one sample.
+        """Parts of one sample, by their own names, as Energon lists them.
 
         Args:
             key: the sample's key.
             slow_mode: read them from the shard, for old databases without a table of parts.
         """
         if not slow_mode:
-            yield from self._index.parts(key)
+            yield from (part._replace(name=part.name[len(key) + 1 :]) for part in self._index.parts(key))
             return
         for number, row in self._index.places(key):
             for part, span in self._shard(number).spans(row)[1].items():
-                yield ListedEntry(f"{key}.{part}", span.stop - span.start, number)
+                yield ListedEntry(part, span.stop - span.start, number)
 
     def get_total_size(self) -> int:
         """Length of all samples in bytes, with headers."""
