@@ -117,7 +117,6 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         limit = images.layout.max_tiles if isinstance(images.layout, DynamicTiles) else 1
         self._tags = tile_tags(tokenizer, max_tiles=limit) if settings.tile_tags else None
         if isinstance(self.template, ChatTemplate):
-            tokenize(self.template.render([]), tokenizer)  # a token that is missing is told now
             self._check_tokens(self.template)
 
     def preencode_sample(self, sample: Any) -> EncodedSample | EncodedPack:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 from omniloom.errors import SampleError
@@ -182,17 +183,20 @@ class ChatTemplate:
         return pieces
 
 
-def specials_and_texts(form: str, *, learned: bool = False) -> Iterator[Piece]:
+@cache
+def specials_and_texts(form: str, *, learned: bool = False) -> tuple[Piece, ...]:
     """The pieces of a form: special tokens, which stand between guillemets, and the texts between them."""
-    for number, part in enumerate(_SPECIAL.split(form)):
-        if part:
-            yield Piece("special" if number % 2 else "text", part, learned)
+    parts = enumerate(_SPECIAL.split(form))
+    return tuple(Piece("special" if number % 2 else "text", part, learned) for number, part in parts if part)
 
 
 def _texts(pieces: Sequence[Piece]) -> Iterator[Part]:
     """The pieces of a system turn as parts of the user turn that takes them in."""
     for piece in pieces:
-        yield ImagePart(piece.image) if piece.kind == "image" else piece.text
+        if piece.kind == "image":
+            yield ImagePart(piece.image)
+        else:
+            yield TokenPart(piece.text) if piece.kind == "known-or-text" else piece.text
 
 
 def trimmed(parts: Sequence[Part]) -> list[Part]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.vlm.template import Piece
@@ -77,19 +78,28 @@ def tokenize(
     made = TokenizedConversation([], [], [], image_id)
     place: Place = "start"
     run: list[Piece] = []
-    for piece in [*(_decided(piece, tokenizer) for piece in pieces), None]:
-        if piece is not None and piece.kind == "text":
+    known: dict[str, int] = {}
+    for piece in pieces:
+        kind = piece.kind
+        if kind == "known-or-text":
+            kind = "text" if tokenizer.token_id(piece.text) is None else "special"
+        if kind == "text":
             run.append(piece)
             continue
-        _add_run(made, run, tokenizer, place)
-        run = []
-        if piece is not None:
-            is_image = piece.kind == "image"
-            number = image_id if is_image else special_id(tokenizer, piece.text)
-            _add(made, [number], piece)
-            if is_image:
-                made.images.append(piece.image)
-            place = after_image if is_image else "after-special"
+        if run:
+            _add_run(made, run, tokenizer, place)
+            run = []
+        if kind == "image":
+            made.ids.append(image_id)
+            made.images.append(piece.image)
+            place = after_image
+        else:
+            if piece.text not in known:
+                known[piece.text] = special_id(tokenizer, piece.text)
+            made.ids.append(known[piece.text])
+            place = "after-special"
+        made.learned.append(piece.learned)
+    _add_run(made, run, tokenizer, place)
     return made
 
 
@@ -109,38 +119,23 @@ def special_id(tokenizer: Tokenizer, name: str) -> int:
     return found
 
 
-def _decided(piece: Piece, tokenizer: Tokenizer) -> Piece:
-    """The piece; a token that need not exist is special or text, as the tokenizer has it."""
-    if piece.kind != "known-or-text":
-        return piece
-    return replace(piece, kind="text" if tokenizer.token_id(piece.text) is None else "special")
-
-
 def _add_run(made: TokenizedConversation, run: list[Piece], tokenizer: Tokenizer, place: Place) -> None:
     """The ids of neighbouring texts: merged where they are alike, cut where learned meets ignored."""
-    spans: list[Piece] = []
-    for piece in run:
-        if spans and spans[-1].learned == piece.learned:
-            spans[-1] = replace(spans[-1], text=spans[-1].text + piece.text)
-        else:
-            spans.append(piece)
     before = ""
     before_ids: list[int] = []
-    for number, span in enumerate(spans):
-        where: Place = place if number < 2 else "inside"
-        whole = tokenizer.encode(before + span.text, place=where)
-        if whole[: len(before_ids)] == before_ids:
-            ids = whole[len(before_ids) :]
+    where = place
+    for learned, pieces in groupby(run, key=lambda piece: piece.learned):
+        text = "".join(piece.text for piece in pieces)
+        ids = tokenizer.encode(before + text, place=where)
+        if before:
+            own = tokenizer.encode(text, place="inside")
+            ids = ids[len(before_ids) :] if ids[: len(before_ids)] == before_ids else own
+            before_ids, where = own, "inside"
         else:
-            ids = tokenizer.encode(span.text, place="inside")
-        _add(made, ids, span)
-        before = span.text
-        before_ids = ids if number == 0 else tokenizer.encode(before, place="inside")
-
-
-def _add(made: TokenizedConversation, ids: list[int], piece: Piece) -> None:
-    made.ids.extend(ids)
-    made.learned.extend([piece.learned] * len(ids))
+            before_ids = ids
+        made.ids.extend(ids)
+        made.learned.extend([learned] * len(ids))
+        before = text
 
 
 def truncate(tokens: TokenizedConversation, *, image_tokens: Sequence[int], max_tokens: int) -> TokenizedConversation:
