@@ -41,12 +41,10 @@ COMMANDS: dict[str, Entry] = {
     "inspect": Entry("omniloom.tools.inspect:command", "Show samples as the model sees them: tokens, tiles, packs."),
     "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
     "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
-    "generate": Entry(
-        "omniloom.tools.generate:command", "Answer the items of a benchmark; answers that are there already stay."
-    ),
+    "generate": Entry("omniloom.tools.generate:command", "Answer the items of a benchmark."),
     "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
-    "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check models' weights."),
+    "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check weights."),
     "fetch": Entry("omniloom.tools.fetch:command", "Download models and data sets by name."),
 }
 

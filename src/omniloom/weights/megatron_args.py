@@ -21,15 +21,24 @@ class DecoderRun(DecoderSizes, Protocol):
     """A language model's sizes and what it computes with."""
 
     @property
-    def dim(self) -> int: ...  # noqa: D102
+    def dim(self) -> int:
+        """Width."""
+
     @property
-    def rope(self) -> Any: ...  # noqa: D102
+    def rope(self) -> Any:
+        """Rotary positions: kind, theta and factor."""
+
     @property
-    def max_positions(self) -> int: ...  # noqa: D102
+    def max_positions(self) -> int:
+        """Longest context in tokens."""
+
     @property
-    def norm_eps(self) -> float: ...  # noqa: D102
+    def norm_eps(self) -> float:
+        """Epsilon of the norms."""
+
     @property
-    def window(self) -> int | None: ...  # noqa: D102
+    def window(self) -> int | None:
+        """Tokens that a token sees; ``None`` is all."""
 
 
 def write_args(

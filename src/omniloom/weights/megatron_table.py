@@ -25,79 +25,140 @@ class DecoderSizes(Protocol):
     """What a language model's table needs to know."""
 
     @property
-    def vocab_size(self) -> int: ...  # noqa: D102
+    def vocab_size(self) -> int:
+        """Rows of the embedding without padding."""
+
     @property
-    def num_layers(self) -> int: ...  # noqa: D102
+    def num_layers(self) -> int:
+        """Layers."""
+
     @property
-    def num_heads(self) -> int: ...  # noqa: D102
+    def num_heads(self) -> int:
+        """Query heads."""
+
     @property
-    def num_kv_heads(self) -> int: ...  # noqa: D102
+    def num_kv_heads(self) -> int:
+        """Heads of keys and values."""
+
     @property
-    def head_dim(self) -> int: ...  # noqa: D102
+    def head_dim(self) -> int:
+        """Channels of a head."""
+
     @property
-    def mlp_dim(self) -> int: ...  # noqa: D102
+    def mlp_dim(self) -> int:
+        """Width of the MLP."""
+
     @property
-    def qkv_bias(self) -> bool: ...  # noqa: D102
+    def qkv_bias(self) -> bool:
+        """Whether queries, keys and values have a bias."""
+
     @property
-    def output_bias(self) -> bool: ...  # noqa: D102
+    def output_bias(self) -> bool:
+        """Whether the attention's output has a bias."""
+
     @property
-    def mlp_bias(self) -> bool: ...  # noqa: D102
+    def mlp_bias(self) -> bool:
+        """Whether the MLP has biases."""
+
     @property
-    def qk_norm(self) -> bool: ...  # noqa: D102
+    def qk_norm(self) -> bool:
+        """Whether queries and keys are normed."""
+
     @property
-    def tied_head(self) -> bool: ...  # noqa: D102
+    def tied_head(self) -> bool:
+        """Whether the head is the embedding."""
 
 
 class VisionSizes(Protocol):
     """What a tower's table needs to know."""
 
     @property
-    def family(self) -> str: ...  # noqa: D102
+    def family(self) -> str:
+        """Name of the family."""
+
     @property
-    def patch_size(self) -> int: ...  # noqa: D102
+    def patch_size(self) -> int:
+        """Pixels of a patch's side."""
+
     @property
-    def dim(self) -> int: ...  # noqa: D102
+    def dim(self) -> int:
+        """Width."""
+
     @property
-    def num_layers(self) -> int: ...  # noqa: D102
+    def num_layers(self) -> int:
+        """Layers."""
+
     @property
-    def num_heads(self) -> int: ...  # noqa: D102
+    def num_heads(self) -> int:
+        """Query heads."""
+
     @property
-    def mlp_dim(self) -> int: ...  # noqa: D102
+    def mlp_dim(self) -> int:
+        """Width of the MLP."""
+
     @property
-    def position_rows(self) -> int: ...  # noqa: D102
+    def position_rows(self) -> int:
+        """Rows of the grid of positions."""
+
     @property
-    def norm(self) -> str: ...  # noqa: D102
+    def norm(self) -> str:
+        """Which norm; ``None`` is none."""
+
     @property
-    def class_tokens(self) -> int: ...  # noqa: D102
+    def class_tokens(self) -> int:
+        """Class tokens."""
+
     @property
-    def register_tokens(self) -> int: ...  # noqa: D102
+    def register_tokens(self) -> int:
+        """Register tokens."""
+
     @property
-    def class_positions(self) -> int: ...  # noqa: D102
+    def class_positions(self) -> int:
+        """Positions that belong to class tokens."""
+
     @property
-    def patch_bias(self) -> bool: ...  # noqa: D102
+    def patch_bias(self) -> bool:
+        """Whether patches have a bias."""
+
     @property
-    def qkv_bias(self) -> bool: ...  # noqa: D102
+    def qkv_bias(self) -> bool:
+        """Whether queries, keys and values have a bias."""
+
     @property
-    def pre_norm(self) -> bool: ...  # noqa: D102
+    def pre_norm(self) -> bool:
+        """Whether a norm follows the positions."""
+
     @property
-    def post_norm(self) -> bool: ...  # noqa: D102
+    def post_norm(self) -> bool:
+        """Whether a norm follows the last layer."""
+
     @property
-    def qk_norm(self) -> bool: ...  # noqa: D102
+    def qk_norm(self) -> bool:
+        """Whether queries and keys are normed."""
+
     @property
-    def layer_scale(self) -> bool: ...  # noqa: D102
+    def layer_scale(self) -> bool:
+        """Whether halves of layers are scaled."""
+
     @property
-    def gated_mlp(self) -> bool: ...  # noqa: D102
+    def gated_mlp(self) -> bool:
+        """Whether the MLP is gated."""
 
 
 class ProjectorSizes(Protocol):
     """What a projector's table needs to know."""
 
     @property
-    def hidden_dims(self) -> tuple[int, ...]: ...  # noqa: D102
+    def hidden_dims(self) -> tuple[int, ...]:
+        """Widths between the linear maps."""
+
     @property
-    def bias(self) -> bool: ...  # noqa: D102
+    def bias(self) -> bool:
+        """Whether the linear maps have a bias."""
+
     @property
-    def norm(self) -> str | None: ...  # noqa: D102
+    def norm(self) -> str | None:
+        """Which norm; ``None`` is none."""
 
 
 def padded_vocabulary(vocab_size: int, *, tensor_parallel_size: int, divisible_by: int = 128) -> int:
