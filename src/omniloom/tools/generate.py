@@ -46,9 +46,9 @@ def command(
     num_partitions: int,
     partition_id: int,
 ) -> int:
-    """Answer the items of a benchmark; answers that are there already stay.
+    """Answer the items of a benchmark.
 
-    Answers are written as they come; after a kill the same command goes on with what is missing. The exit code is 1
+    Answers that are there already stay. Answers are written as they come; after a kill the same command goes on with what is missing. The exit code is 1
     when an item could not be answered.
     """
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while

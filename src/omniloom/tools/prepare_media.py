@@ -50,9 +50,9 @@ def command(
     tmp_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Index sizes and lengths of the media of a prepared data set, or of a folder of files.
+    """Index sizes and lengths of images, video, audio.
 
-    Packers and buckets read them without opening the media. Run it again after an interruption or when shards were
+    They are those of a prepared data set, or of a folder of files. Packers and buckets read them without opening the media. Run it again after an interruption or when shards were
     added: what is unchanged is not looked at again.
     """
     try:
