@@ -104,6 +104,15 @@ def test_names_of_parts() -> None:
     assert decoder.decode("npy", stream.getvalue()).tolist() == [0, 1, 2]
 
 
+def test_energons_other_two_methods() -> None:
+    decoder = SampleDecoder(image_decode="l8", guess_content=True)
+    sample = decoder({"__key__": "k", "png": IMAGE, "txt": b"t"})
+    assert (sample["__key__"], sample["png"].shape, sample["txt"]) == ("k", (2, 3), "t")
+    assert decoder.config() == {
+        "image_decode": "l8", "av_decode": "AVDecoder", "video_decode_audio": False, "guess_content": True,
+    }  # fmt: skip
+
+
 def test_packed_parts() -> None:
     decoder = SampleDecoder(image_decode="l8")
     assert decoder.decode("json.gz", gzip.compress(b'{"a": 1}')) == {"a": 1}

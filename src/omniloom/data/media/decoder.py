@@ -6,7 +6,7 @@ import functools
 import io
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -131,6 +131,15 @@ class SampleDecoder:
         if extension.lower() in _MEDIA_TABLE:
             return f"an image, decoded as {self.image_decode!r}"
         return next(words for extensions, words in _WORDS if extension in extensions)
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The parts of a sample decoded by their names; what begins with ``__`` describes the sample and stays."""
+        return {name: value if name.startswith("__") else self.decode(name, value) for name, value in sample.items()}
+
+    def config(self) -> dict[str, Any]:
+        """The options that Energon's decoder has, under its names."""
+        names = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
+        return {name: getattr(self, name) for name in names}
 
     def later(self, fname: str, raw: bytes) -> Any:
         """As `decode`, but a media part is decoded when it is first looked at; for dicts that see to it.
