@@ -80,6 +80,35 @@ def test_logits_with_no_one_and_three_images(variant: str, tmp_path: Path) -> No
     assert read_config(write_config(config)) == config
 
 
+PARTS = {
+    "siglip and qwen2": ("SiglipVision", TOWER, "Qwen2", {"tie_word_embeddings": True}),
+    "siglip and qwen3": ("SiglipVision", TOWER, "Qwen3", {"head_dim": 16}),
+    "clip and mistral": ("CLIPVision", TOWER, "Mistral", {"sliding_window": 20}),
+    "internvit and llama": ("InternVLVision", {**TOWER, "use_qk_norm": True, "norm_type": "rms_norm"}, "Llama", {}),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@torch.no_grad()
+def test_other_towers_and_language_models(parts: str, tmp_path: Path) -> None:
+    tower, tower_fields, language, language_fields = PARTS[parts]
+    whole = tower == "SiglipVision"  # it has no class token to drop
+    config = transformers.LlavaConfig(
+        text_config=getattr(transformers, f"{language}Config")(**{**TEXT, **language_fields}),
+        vision_config=getattr(transformers, f"{tower}Config")(**tower_fields),
+        image_token_index=IMAGE,
+        vision_feature_select_strategy="full" if whole else "default",
+    )
+    model = random_model(config, transformers.LlavaForConditionalGeneration)
+    ours_config, ours = ours_beside(model, tmp_path / "theirs")
+    token_ids = torch.tensor(prompt(2, 16))
+    expected = model(input_ids=token_ids[None], pixel_values=pixels(2)).logits[0]
+    logits = ours(token_ids, documents=Documents.of_lengths([len(token_ids)]), images=pixels(2))
+    assert (logits - expected).abs().max() <= 1e-5
+    write_folder(ours_config, ours, tmp_path / "ours")
+    reads_back(transformers.LlavaForConditionalGeneration, tmp_path / "ours", model)
+
+
 @torch.no_grad()
 def test_a_pack_of_samples_equals_each_alone(tmp_path: Path) -> None:
     model = their_llava()

@@ -40,7 +40,7 @@ class KeyStyle(NamedTuple):
     projector: str
 
 
-# The hub's files and transformers 5 write the first, transformers 4.52 to 4.57 the second.
+# Files of the hub have the first; modules of transformers since 4.52 have the second, and so do files made of them.
 HUB = KeyStyle("language_model.model.", "language_model.lm_head", "vision_tower.", "multi_modal_projector.")
 NESTED = KeyStyle("model.language_model.", "lm_head", "model.vision_tower.", "model.multi_modal_projector.")
 
