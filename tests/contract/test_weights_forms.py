@@ -240,6 +240,40 @@ def test_an_exported_llava_opens_in_transformers(tmp_path, image_token_id, rows)
     assert torch.equal(back.source.read("projector.fc1.weight"), weights["projector.fc1.weight"])
 
 
+def test_a_sentencepiece_tokenizer_is_exported_with_the_image_token(tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"the quick brown fox number {n} jumps over lazy dogs" for n in range(200)))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "tokenizer"), vocab_size=60, model_type="bpe", minloglevel=2
+    )
+    given = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>", "eos_token": "</s>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**given, "unk_token": "<unk>", "legacy": False}))
+    config = llava("llama", "clip", image_token_id=60)
+    names = ("tokenizer.model", "tokenizer_config.json")
+    companions = {name: tmp_path / name for name in names}
+    published = Published(tmp_path, "omniloom", config, InMemory(random_weights(config)), companions)
+    assert write(published, tmp_path / "hf", to="hf").notes == ()
+    there = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
+    assert there("quick fox")["input_ids"] == [1, *pieces.encode("quick fox")]
+    assert there("fox <image>")["input_ids"][-1] == 60
+
+
+def test_shards_of_bin_files_with_an_index_are_read(tmp_path):
+    config = language("llama")
+    weights = random_weights(config)
+    theirs = plan_target(Published(None, "omniloom", config, InMemory(weights)), Wanted(to="hf"))
+    (tmp_path / "config.json").write_bytes(theirs.plan.small["config.json"])
+    names = list(theirs.source.tensors)
+    files = {"pytorch_model-00001-of-00002.bin": names[:9], "pytorch_model-00002-of-00002.bin": names[9:]}
+    for file, held in files.items():
+        torch.save({name: theirs.source.read(name).clone() for name in held}, tmp_path / file)
+    index = {"weight_map": {name: file for file, held in files.items() for name in held}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert list(differences(open_published(tmp_path).source, InMemory(weights))) == []
+
+
 def test_combined_parts_have_a_fresh_projector_that_a_seed_gives_again(tmp_path):
     a_tokenizer(tmp_path / "tokenizer", words=199)
     companions = {path.name: path for path in (tmp_path / "tokenizer").iterdir()}

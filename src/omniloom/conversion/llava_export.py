@@ -8,6 +8,8 @@ embedding gets rows up to it, since transformers looks every id up.
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ IMAGE_TOKEN = "<image>"
 _VOCABULARY_STEP = 64  # as LLaVA 1.5's own folder, which has 32064 rows for 32002 words
 _PADDED = ("language_model.embed_tokens.weight", "language_model.head.weight")
 _PROCESSORS = {"clip": "CLIPImageProcessor", "siglip": "SiglipImageProcessor"}
+_TOKENIZER_FILES = ("tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _BICUBIC = 3
 # Parts of a message may be a text or a list of parts; images come first in their message, each on a line of its own.
 CHAT_TEMPLATE = """\
@@ -86,14 +89,17 @@ def companions_of_llava(
     files: dict[str, bytes | Path] = {}
     notes: list[str] = []
     given = read_json(companions["tokenizer_config.json"]) if "tokenizer_config.json" in companions else {}
-    if "tokenizer.json" in companions:
-        tokenizer = with_image_token(read_json(companions["tokenizer.json"]), config.image_token_id)
-        files["tokenizer.json"] = _json(tokenizer)
+    tokenizer = _tokenizer_of(companions)
+    if tokenizer is not None:
+        files["tokenizer.json"] = _json(with_image_token(tokenizer, config.image_token_id))
         files["tokenizer_config.json"] = _json(_tokenizer_config(given, config.image_token_id))
-    else:
+    elif "tokenizer.model" in companions:
         notes.append(
-            "no tokenizer.json lay beside the weights, so the folder has no tokenizer with <image>; put one there"
+            "the tokenizer is a SentencePiece model, into which transformers would put <image>: run `pip install "
+            "omniloom[hf]` and write the folder again"
         )
+    else:
+        notes.append("no tokenizer lay beside the weights, so the folder has none with <image>; put one there")
     files["chat_template.jinja"] = _chat_template(companions, given).encode()
     if "preprocessor_config.json" not in companions:
         files["preprocessor_config.json"] = _json(image_processor(config.vision))
@@ -108,6 +114,27 @@ def companions_of_llava(
         }
     )
     return files, tuple(notes)
+
+
+def _tokenizer_of(companions: Mapping[str, Path]) -> dict[str, Any] | None:
+    """A tokenizer.json; made by transformers where there is a SentencePiece model only, as beside Vicuna."""
+    if "tokenizer.json" in companions:
+        return read_json(companions["tokenizer.json"])
+    if "tokenizer.model" not in companions:
+        return None
+    try:
+        from transformers import AutoTokenizer  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _TOKENIZER_FILES:
+            if name in companions:
+                shutil.copyfile(companions[name], Path(folder) / name)
+        if "tokenizer_config.json" not in companions:
+            (Path(folder) / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+        fast = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        made: dict[str, Any] = json.loads(fast.backend_tokenizer.to_str())
+    return made
 
 
 def with_image_token(tokenizer: dict[str, Any], image_token_id: int) -> dict[str, Any]:
