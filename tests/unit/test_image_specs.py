@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,20 @@ def test_arrays_that_need_pickle_are_not_read() -> None:
         with pytest.raises(SampleError) as error:
             SampleDecoder().decode("npy", data)
         assert error.value.reason == "corrupt-array"
+
+
+def test_what_unpacks_to_too_much_is_refused_before_it_is_unpacked() -> None:
+    entry = zipfile.ZipInfo("a.npy")
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(entry, "w") as file:
+        for _ in range(1_100):
+            file.write(bytes(1 << 20))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1 << 60,)})
+    for name, data in (("npz", stream.getvalue()), ("npy", header.getvalue() + bytes(80))):
+        with pytest.raises(SampleError) as error:
+            SampleDecoder().decode(name, data)
+        assert error.value.reason in ("too-large", "corrupt-array")
 
 
 def test_content_may_decide() -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import io
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from omniloom.data.media.array_part import decode_array, unpack_gzip
 from omniloom.data.media.av_kinds import AV_DECODES, AV_EXTENSIONS, PROBE_BYTES, is_av
 from omniloom.data.media.image import decode_image
 from omniloom.data.media.image_kinds import IMAGE_EXTENSIONS, sniff_image
@@ -25,8 +24,6 @@ TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 NUMBER_EXTENSIONS = frozenset(("cls", "cls2", "index", "inx", "id"))
 JSON_EXTENSIONS = frozenset(("json", "jsn"))
 ARRAY_EXTENSIONS = frozenset(("npy", "npz"))
-UNPACKED_BYTES = 1 << 30
-"""What a part that is packed by gzip may hold."""
 
 __all__ = [
     "ARRAY_EXTENSIONS",
@@ -205,15 +202,7 @@ class SampleDecoder:
 
 def _unpacked(function: Function | None, data: bytes) -> Any:
     """A part that is packed by gzip, unpacked and decoded by the rest of its name, as in ``json.gz``."""
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        content = unpacker.decompress(data, UNPACKED_BYTES)
-    except zlib.error as error:
-        raise SampleError(f"{len(data):,} bytes are no sound gzip data: {error}", reason="corrupt-gzip") from error
-    if not unpacker.eof:
-        told = "is cut short" if len(content) < UNPACKED_BYTES else f"holds more than {UNPACKED_BYTES:,} bytes"
-        reason = "corrupt-gzip" if len(content) < UNPACKED_BYTES else "too-large"
-        raise SampleError(f"the gzip data of {len(data):,} bytes {told}", reason=reason)
+    content = unpack_gzip(data)
     return content if function is None else function(content)
 
 
@@ -235,21 +224,6 @@ def to_tensor(array: np.ndarray[Any, Any]) -> Any:
     import torch  # noqa: PLC0415 - the loader works without torch until a tensor is wanted
 
     return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def decode_array(data: bytes) -> Any:
-    """An array of numpy, or a dict of the arrays of an archive. Nothing that needs pickle is read.
-
-    Raises:
-        SampleError: ``corrupt-array``.
-    """
-    try:
-        found = np.load(io.BytesIO(data), allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else dict(found)
-    except MemoryError:
-        raise
-    except Exception as error:  # zipfile, struct and tokenize have errors of their own
-        raise SampleError(f"{len(data):,} bytes are no array of numpy: {error}", reason="corrupt-array") from error
 
 
 def _python_json(data: bytes) -> Any:
