@@ -27,7 +27,7 @@ from omniloom.data.plan.lane import Lane
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf, Plan
 from omniloom.data.sample import UNIT_END
-from omniloom.errors import ConfigError, SkipSample
+from omniloom.errors import ConfigError, FatalSampleError, SkipSample
 from tests.contract.test_pipeline import Numbers
 
 ENDLESS = Plan((Leaf("a", 57, 0.6), Leaf("b", 20, 0.4)), shuffle=Shuffle(runs=True, run_rows=4, block_rows=16))
@@ -257,6 +257,13 @@ def test_nothing_stalls_and_what_never_fits_is_counted() -> None:
     for _ in islice(endless.open(Lane(0, 1), desk), 50):
         pass
     assert {reason for leaf in desk.tally.take().values() for reason in leaf.skipped} == {"unlucky"}
+
+
+def test_choosing_nothing_for_ever_is_an_error_and_not_a_standstill() -> None:
+    make = Make(ENDLESS, (Numbers("a", []), Numbers("b", [])), encode=encoded)
+    alone = Pack(make, 1, pairs, packed).open(Lane(0, 1), Desk(FaultPolicy(in_a_row=7)))
+    with pytest.raises(FatalSampleError, match="chose nothing in 7 windows in a row; the last one had 1 samples"):
+        next(alone)
 
 
 def test_like_samples_are_told_apart() -> None:

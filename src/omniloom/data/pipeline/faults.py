@@ -112,14 +112,18 @@ class FaultLine:
     def __init__(self, policy: FaultPolicy, tolerances: Mapping[str, int | None] | None = None) -> None:
         self._policy = policy
         self._tolerances = {call: most for call, most in (tolerances or {}).items() if most is not None}
-        self._in_a_row: dict[str, int] = {}
+        self._failures_in_a_row: dict[str, int] = {}
         self._failed = 0
         self._seen = 0
 
+    def in_a_row(self, call: str) -> int:
+        """Failures of a call in a row that end the run; 0 for no number."""
+        return self._tolerances.get(call, self._policy.in_a_row)
+
     def success(self) -> None:
         """A sample went through."""
-        if self._in_a_row:
-            self._in_a_row = {}
+        if self._failures_in_a_row:
+            self._failures_in_a_row = {}
         self._seen += 1
 
     def failure(self, error: Exception, *, key: SampleKey, call: str, origin: Origin, sample: Any = None) -> str:
@@ -155,10 +159,10 @@ class FaultLine:
 
     def _spend(self, call: str, text: str, reason: str, error: Exception) -> None:
         counted_as = call if call in self._tolerances else ""
-        in_a_row = self._in_a_row[counted_as] = self._in_a_row.get(counted_as, 0) + 1
+        in_a_row = self._failures_in_a_row[counted_as] = self._failures_in_a_row.get(counted_as, 0) + 1
         self._failed += 1
         self._seen += 1
-        if 0 < self._tolerances.get(call, self._policy.in_a_row) <= in_a_row:
+        if 0 < self.in_a_row(call) <= in_a_row:
             raise FatalSampleError(
                 f"{in_a_row} samples failed in a row; the last one:\n  {text}", reason=reason
             ) from error

@@ -20,7 +20,7 @@ from omniloom.data.pipeline.selection import Selection
 from omniloom.data.pipeline.stream import Item, RemakingStream, State, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, PackKey, SampleKey
-from omniloom.errors import SampleError, SkipSample
+from omniloom.errors import FatalSampleError, SampleError, SkipSample
 
 SampleItem = tuple[SampleKey, Any]
 
@@ -110,6 +110,7 @@ class PackStream(Iterator[Item]):
         self._faults = FaultLine(desk.policy, _tolerances(pack))
         self._says_last = "last" in inspect.signature(pack.select).parameters
         self._over = ""  # what has come to its end: "unit" or "all"
+        self._without_packs = 0  # windows in a row
         self._begin(self._samples.state_dict(), [], [])
 
     def _begin(self, place: State, waiting: list[SampleItem], fresh: list[SampleItem]) -> None:
@@ -243,6 +244,13 @@ class PackStream(Iterator[Item]):
         for reason, samples in selection.left_out.items():
             self._leave_out([places.take(sample) for sample in samples], reason)
         self._leave_out(places.untaken(), "not-selected")
+        self._without_packs = 0 if self._groups else self._without_packs + 1
+        if 0 < self._faults.in_a_row("select_samples_to_pack") <= self._without_packs:
+            raise FatalSampleError(
+                f"select_samples_to_pack chose nothing in {self._without_packs} windows in a row; the last one had "
+                f"{len(window)} samples.\n  Enlarge packing_buffer_size, or look at why it leaves all of them out.",
+                reason="not-selected",
+            )
 
     def _leave_out(self, items: list[SampleItem], reason: str) -> None:
         for key, _ in items:
