@@ -324,6 +324,13 @@ class TextAndLabel(ol.TextSample):
 # Other values of the getters
 
 
+def test_a_data_set_that_is_not_there_is_named_with_its_line(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mix.yaml"
+    path.write_text(f"splits:\n  train:\n    datasets:\n      - path: {data / 'a'}\n      - path: gone\n")
+    with pytest.raises(ol.DatasetError, match=r"(?s)gone.*It stands at .*mix\.yaml:5 "):
+        train(path)
+
+
 def test_outermost_settings(data: Path) -> None:
     mix = {"splits": {"held": ol.concat([ol.source(data / "a", split_part="train", subflavors={"x": 1, "y": 1}),
                                          ol.source(data / "c", split_part="train")])}}  # fmt: skip

@@ -7,6 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import omniloom as ol
 from omniloom.data.mix.flatten import Flat, FlatLeaf, flatten
@@ -313,3 +315,31 @@ def test_modes_are_free_in_evaluation(tmp_path: Path, caplog: pytest.LogCaptureF
     caplog.set_level(logging.WARNING)
     text = "splits: {train: {blend: [{blend_epochized: [{path: a, repetitions: 2}]}, {path: b}]}}"
     assert paths(flat(write(tmp_path, V2 + text), training=False), tmp_path) == ["a", "b"]
+
+
+@st.composite
+def blends(draw: st.DrawFn, depth: int = 3) -> object:
+    """A blend of paths, concats and smaller blends; weights from 1 to 9."""
+    parts = []
+    for number in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(("path", "concat", "blend") if depth else ("path", "concat")))
+        if kind == "blend":
+            node = draw(blends(depth=depth - 1))
+        else:
+            node = ol.concat(["/d/x", "/d/y"]) if kind == "concat" else f"/d/{number}"
+        parts.append((node, draw(st.integers(1, 9))))
+    return ol.blend(parts)
+
+
+@given(blends())
+@settings(max_examples=60, deadline=None)
+def test_shares_of_all_places_make_up_the_whole(mix: object) -> None:
+    found = flatten(as_node(mix), split_part="train", training=True)
+    places = {(leaf.group or number, leaf.shares): leaf for number, leaf in enumerate(found.leaves)}
+    total = 0.0
+    for _, shares in places:
+        weight = 1.0
+        for share in shares:
+            weight *= share.at(0)
+        total += weight
+    assert total == pytest.approx(1)

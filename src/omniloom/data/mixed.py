@@ -13,6 +13,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
+from omniloom.data.index.layout import SPLIT_YAML
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.flatten import Flat, FlatJoin, FlatLeaf
 from omniloom.data.mix.join_index import Column, join_index_path
@@ -25,7 +26,7 @@ from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.shards.rows import SubRows
 from omniloom.data.side.store import SideStore
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, DatasetError, OmniloomError
 
 logger = logging.getLogger("omniloom")
 
@@ -168,7 +169,12 @@ class MixOpener:
             subflavors=dict(leaf.subflavors) or None,
             aux={store: self.side_stores(reference) for store, reference in leaf.aux.items()},
         )
-        return opener.open(leaf.path, name)
+        try:
+            return opener.open(leaf.path, name)
+        except OmniloomError as error:
+            if leaf.place.file is None or type(error) not in (DatasetError, ConfigError):
+                raise
+            raise type(error)(f"{error}\n  It stands at {leaf.place}.") from error
 
     def open_columns(self, join: FlatJoin, name: str) -> tuple[Leaf, ...]:
         """The leaves of a join, the primary first."""
@@ -250,7 +256,7 @@ def _data_set(leaf: FlatLeaf) -> Any:
     """What the rows of a leaf are a range of."""
     joined = () if leaf.join is None else tuple((_data_set(c.leaf), c.nonmatch) for c in leaf.join.columns)
     path = leaf.path if "://" in leaf.path else os.path.realpath(leaf.path)
-    return path, leaf.split_part, leaf.split_config, joined
+    return path, leaf.split_part, leaf.split_config or SPLIT_YAML, joined
 
 
 def _reads_alike(one: FlatLeaf, other: FlatLeaf) -> bool:
