@@ -246,6 +246,42 @@ def test_augmentation_changes_colours_by_the_seed_and_nothing_else() -> None:
     assert np.array_equal(changed, pixels(1, augmentation=True))
 
 
+def test_answers_of_weight_0_are_read_only() -> None:
+    turns = [{**turn, "weight": 0} if turn["value"] == "The <image>." else turn for turn in TURNS]
+    sample = ConversationSample(**_fields(), turns=turns, images=[_png(), _png()])
+    read, learned = _texts(_encoder(), sample)
+    assert "The <image>.<|im_end|>" in read
+    assert learned == "Yes.<|im_end|>"
+    turns = [{**turn, "weight": 0} for turn in TURNS]
+    with pytest.raises(SampleError) as caught:
+        _encoder().preencode_sample(ConversationSample(**_fields(), turns=turns, images=[_png(), _png()]))
+    assert caught.value.reason == "no-target"
+
+
+def test_running_texts_are_learned_without_a_template() -> None:
+    encoder = _encoder()
+    read, learned = _texts(encoder, omniloom.TextSample(**_fields(), text="Once <image> upon"))
+    assert read == learned == "Once <image> upon<|im_end|>"
+    sample = omniloom.InterleavedSample(**_fields(), sequence=["A ", _png(), " and ", _png(28, 28), "."])
+    read, learned = _texts(encoder, sample)
+    assert read == "A * and *.<|im_end|>"
+    assert learned == "A  and .<|im_end|>"
+    made = encoder.postencode_sample(encoder.preencode_sample(sample))
+    assert made.num_tiles == [3, 1]  # type: ignore[union-attr]
+
+
+def test_tiles_of_a_pack_are_limited() -> None:
+    encoder = _encoder(pack_tokens=4000, pack_tiles=7)
+    samples = [
+        encoder.preencode_sample(ConversationSample(**_fields(str(n)), turns=TURNS[2:], images=[_png()]))
+        for n in range(5)
+    ]
+    packs = encoder.select_samples_to_pack(samples, last=True)
+    assert sorted(len(pack) for pack in packs.packs) == [1, 2, 2], "3 tiles each"  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="pack_tiles=0"):
+        LlavaSettings(max_tokens=10, pack_tiles=0)
+
+
 def test_images_do_not_push_the_text_out() -> None:
     sample = ConversationSample(**_fields(), turns=TURNS[2:], images=[_png(200, 100)] * 2)
     made = _encoder(max_tokens=120).preencode_sample(sample)

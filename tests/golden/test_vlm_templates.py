@@ -275,6 +275,15 @@ def test_a_template_places_images_itself(small: Callable[[str], tuple[Any, Huggi
     assert made.ids.count(theirs.convert_tokens_to_ids("<|im_start|>")) == 0, "the one in the text is text"
 
 
+def test_an_answer_of_weight_0_is_read_only(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
+    _, ours = small(JINJA["chatml"])
+    turns = [TALK[0], Turn("assistant", TALK[1].parts, learned=False), *TALK[2:]]
+    made = tokenize(JinjaTemplate.of(ours).render(turns), ours)
+    assert made.ids == tokenize(JinjaTemplate.of(ours).render(TALK), ours).ids
+    kept = ours.decode([number for number, learned in zip(made.ids, made.learned, strict=True) if learned])
+    assert kept == "Yes, quité.\n\n2 > 1<|im_end|>"
+
+
 def test_an_answer_that_no_token_ends(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
     source = (
         "{% for m in messages %}{% if m['role'] == 'user' %}USER: {{ m['content'] }} {% else %}"

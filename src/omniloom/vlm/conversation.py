@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from omniloom.errors import SampleError
@@ -61,10 +61,12 @@ class Turn:
     Attributes:
         role: who speaks.
         parts: texts and places of images, in reading order.
+        learned: whether an answer is learned; of others nothing ever is.
     """
 
     role: Role
     parts: tuple[Part, ...]
+    learned: bool = True
 
     @property
     def text(self) -> str:
@@ -99,7 +101,7 @@ def read_conversation(
 
     Args:
         turns: mappings with ``from`` or ``role``, and ``value`` or ``content``: a text, or a list of parts as OpenAI's
-            messages have them.
+            messages have them. An answer with ``weight: 0`` is read only.
         images: how many images the sample has.
         policy: what becomes of mismatches; ``None``: the default `PlaceholderPolicy`.
 
@@ -120,7 +122,14 @@ def write_conversation(turns: Sequence[Turn]) -> list[dict[str, Any]]:
 
     Images are meant in the order of their places; see `ImagePart.index` for which those are.
     """
-    return [{"role": turn.role, "content": [_written(part) for part in turn.parts]} for turn in turns]
+    return [
+        {
+            "role": turn.role,
+            "content": [_written(part) for part in turn.parts],
+            **({} if turn.learned else {"weight": 0}),
+        }
+        for turn in turns
+    ]
 
 
 def split_places(text: str) -> tuple[Part, ...]:
@@ -149,7 +158,7 @@ def place_images(turns: Sequence[Turn], *, images: int, policy: PlaceholderPolic
     if places and not images:
         if policy.imageless == "reject":
             raise _mismatch(len(places), images)
-        return tuple(Turn(turn.role, tuple(p for p in turn.parts if not isinstance(p, ImagePart))) for turn in turns)
+        return tuple(replace(t, parts=tuple(p for p in t.parts if not isinstance(p, ImagePart))) for t in turns)
     if any(index >= images for index in places):
         raise SampleError(
             f"a placeholder names image {max(places) + 1}, and there are {images}", reason="placeholder-count"
@@ -179,7 +188,7 @@ def _numbered(
         raise _mismatch(places, images)
     first = next((n for n, turn in enumerate(turns) if turn.role == "user"), 0)
     ahead: tuple[Part, ...] = (*(ImagePart(index) for index in missing), "\n")
-    return tuple(Turn(t.role, (*ahead, *t.parts) if n == first else t.parts) for n, t in enumerate(turns))
+    return tuple(replace(t, parts=(*ahead, *t.parts)) if n == first else t for n, t in enumerate(turns))
 
 
 def _prepended(
@@ -191,13 +200,13 @@ def _prepended(
     if first is None:
         raise SampleError(f"{images} images and no user turn to put them before", reason="placeholder-count")
     ahead: tuple[Part, ...] = (*(ImagePart(-1) for _ in range(count)), "\n")
-    return tuple(Turn(t.role, (*ahead, *t.parts) if n == first else t.parts) for n, t in enumerate(turns))
+    return tuple(replace(t, parts=(*ahead, *t.parts)) if n == first else t for n, t in enumerate(turns))
 
 
 def _filled(turns: Sequence[Turn], indexes: list[int]) -> tuple[Turn, ...]:
     order = iter(indexes)
     return tuple(
-        Turn(turn.role, tuple(ImagePart(next(order)) if isinstance(part, ImagePart) else part for part in turn.parts))
+        replace(turn, parts=tuple(ImagePart(next(order)) if isinstance(p, ImagePart) else p for p in turn.parts))
         for turn in turns
     )
 
@@ -216,11 +225,12 @@ def _read_turn(turn: Mapping[str, Any], number: int) -> Turn:
     if role is None:
         raise SampleError(f"turn {number} is spoken by {said!r}; one of {', '.join(ROLES)} expected", reason="bad-role")
     content = turn.get("value", turn.get("content"))
+    learned = turn.get("weight") != 0
     if isinstance(content, str):
         parts = (content,) if role == "assistant" and content else split_places(content) if content else ()
-        return Turn(role, parts)
+        return Turn(role, parts, learned)
     if isinstance(content, list):
-        return Turn(role, tuple(_read_part(part, number, role) for part in content))
+        return Turn(role, tuple(_read_part(part, number, role) for part in content), learned)
     raise SampleError(f"turn {number} has no text: {type(content).__name__} found", reason="bad-content")
 
 

@@ -106,6 +106,8 @@ class JinjaTemplate:
         for match in [*_MARK.finditer(scaffold), None]:
             stop = len(scaffold) if match is None else match.start()
             following = None if match is None else marked.contents[int(match[1])][0]
+            if following is not None and not turns[following].learned:
+                following = None
             lead = self._lead(marked, scaffold, start=at, stop=stop, turn=turn, following=following)
             written = self._after_content(scaffold[at : stop - lead], answered=answered)
             for piece in [*written, *self._scaffold(scaffold[stop - lead : stop], learned=True)]:
@@ -118,7 +120,7 @@ class JinjaTemplate:
             at = match.end()
             seen.append(int(match[1]))
             turn, content = marked.contents[seen[-1]]
-            answered = turns[turn].role == "assistant"
+            answered = turns[turn].role == "assistant" and turns[turn].learned
             pieces += _content_pieces(content, image_tags, learned=answered)
         lost = seen != list(range(len(marked.contents)))
         if lost or next(images, None) is not None or any(p.kind == "image" and p.image < 0 for p in pieces):

@@ -17,9 +17,11 @@ from typing import Any
 from omniloom.data.kinds import (
     CaptioningSample,
     CrudeSample,
+    InterleavedSample,
     MultiChoiceVQASample,
     OCRSample,
     SimilarityInterleavedSample,
+    TextSample,
     VidQASample,
     VQAOCRSample,
     VQASample,
@@ -53,12 +55,14 @@ class Talk:
         images: images, not decoded; a single video counts as one.
         video: whether the one image is a video.
         grids: grid of tiles of each image, where it was chosen beforehand.
+        free: a running text in place of a conversation: one turn, all of whose text is learned, without a template.
     """
 
     turns: tuple[Turn, ...]
     images: tuple[Any, ...] = ()
     video: bool = False
     grids: tuple[Grid | None, ...] | None = None
+    free: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +235,18 @@ def _video_talk(rules: TalkRules, turns: Sequence[Mapping[str, Any]], video: Any
     return Talk(_with_system(rules, read), (video,), video=True)
 
 
+def _text(rules: TalkRules, sample: TextSample) -> Talk:
+    return Talk((Turn("assistant", (sample.text,)),), free=True)
+
+
+def _running_text(rules: TalkRules, sample: InterleavedSample) -> Talk:
+    """Texts and images as they come; what is no text is an image."""
+    images = [part for part in sample.sequence if not isinstance(part, str)]
+    numbers = iter(range(len(images)))
+    parts = tuple(part if isinstance(part, str) else ImagePart(next(numbers)) for part in sample.sequence)
+    return Talk((Turn("assistant", parts),), tuple(images), free=True)
+
+
 def _with_system(rules: TalkRules, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     if rules.system is None or turns[0].role == "system":
         return turns
@@ -292,6 +308,8 @@ _TALKS: dict[type, Callable[[TalkRules, Any], Talk]] = {
     VQAOCRSample: _question,
     OCRSample: _document,
     SimilarityInterleavedSample: _interleaved,
+    InterleavedSample: _running_text,
+    TextSample: _text,
     OfflineTargetAspectRatioSample: _offline,
     ConversationSample: _conversation,
 }

@@ -26,7 +26,7 @@ from omniloom.vlm.layouts import DynamicTiles, TilePlan
 from omniloom.vlm.packing import MegatronPacker
 from omniloom.vlm.samples import SampleListSample, cook_conversation
 from omniloom.vlm.talks import Talk, TalkRules
-from omniloom.vlm.template import ChatTemplate
+from omniloom.vlm.template import ChatTemplate, TurnForm
 from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
 from omniloom.vlm.tile_tags import tile_tags
 from omniloom.vlm.tokenizer import Tokenizer
@@ -47,6 +47,7 @@ class LlavaSettings:
         tile_tags: put the name of each tile before its features, as NVLM does.
         video_frames: frames of a video at most.
         pack_tokens: length of a pack at most; ``None``: that of a sample.
+        pack_tiles: tiles of a pack at most, for the memory of the vision tower; ``None``: any number.
         packing: ``best-fit``: packs are filled across windows; ``megatron``: its packs of one window.
         form: ``flat``: a `LlavaBatch`; ``megatron``: a dict of its tensors.
         learn_after_images: whether text right after an image is learned, see `omniloom.vlm.encoded.expand`.
@@ -60,6 +61,7 @@ class LlavaSettings:
     tile_tags: bool = False
     video_frames: int = 8
     pack_tokens: int | None = None
+    pack_tiles: int | None = None
     packing: Literal["best-fit", "megatron"] = "best-fit"
     form: Literal["flat", "megatron"] = "flat"
     learn_after_images: bool = True
@@ -76,6 +78,8 @@ class LlavaSettings:
                 f"max_tokens={self.max_tokens}, video_frames={self.video_frames}, pack_tokens={self.pack_tokens}; "
                 "numbers of at least 1 expected"
             )
+        if self.pack_tiles is not None and (self.pack_tiles < 1 or self.packing == "megatron"):
+            raise ConfigError(f"pack_tiles={self.pack_tiles}: at least 1, and packing='best-fit', expected")
         if self.pack_tokens is not None and self.pack_tokens < self.max_tokens:
             raise ConfigError(
                 f"pack_tokens={self.pack_tokens} is less than max_tokens={self.max_tokens}: a sample might fit no pack"
@@ -110,12 +114,16 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         self.template = chat_template(template) if isinstance(template, str) else template
         self.images = images
         self.settings = settings
-        capacity = settings.pack_tokens or settings.max_tokens
-        self.packer = (BestFitPacker if settings.packing == "best-fit" else MegatronPacker)({"tokens": capacity})
+        capacity = {"tokens": settings.pack_tokens or settings.max_tokens}
+        if settings.pack_tiles is not None:
+            capacity["tiles"] = settings.pack_tiles
+        self.packer = (BestFitPacker if settings.packing == "best-fit" else MegatronPacker)(capacity)
         if settings.tile_tags and not isinstance(images.layout, DynamicTiles):
             raise ConfigError("tile_tags name the tiles of DynamicTiles; choose that layout, or leave the tags out")
         limit = images.layout.max_tiles if isinstance(images.layout, DynamicTiles) else 1
         self._tags = tile_tags(tokenizer, max_tiles=limit) if settings.tile_tags else None
+        begin, end = "" if tokenizer.bos_id is None else "«bos»", "" if tokenizer.eos_id is None else "«eos»"
+        self._running_text = ChatTemplate(name="text", begin=begin, user=TurnForm(), assistant=TurnForm(after=end))
         if isinstance(self.template, ChatTemplate):
             self._check_tokens(self.template)
 
@@ -136,11 +144,14 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             return EncodedPack(**_base(sample), samples=made)
         return self._with_pixels(sample)
 
-    def packing_cost(self, sample: EncodedSample | EncodedPack) -> int:
-        """Tokens with the features of images."""
+    def packing_cost(self, sample: EncodedSample | EncodedPack) -> dict[str, int]:
+        """Tokens with the features of images, and tiles where they are counted."""
         if isinstance(sample, EncodedPack):
             raise SampleError("a sample that is a pack already cannot be packed", reason="packed-twice")
-        return sample.total_tokens
+        cost = {"tokens": sample.total_tokens}
+        if self.settings.pack_tiles is not None:
+            cost["tiles"] = sum(sample.num_tiles)
+        return cost
 
     def token_count(self, sample: EncodedSample | EncodedPack) -> int:
         """Tokens with the features of images."""
@@ -191,7 +202,11 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
     def tokens_of(self, talk: Talk) -> TokenizedConversation:
         """Ids and mask of a conversation, before anything is cut."""
-        pieces = self.template.render(talk.turns, image_tags=IMAGE_TAGS[self.settings.image_tags])
+        tags = IMAGE_TAGS[self.settings.image_tags]
+        if talk.free:
+            pieces = self._running_text.render(talk.turns, image_tags=tags)
+            return tokenize(pieces, self.tokenizer, image_id=self.settings.image_id)
+        pieces = self.template.render(talk.turns, image_tags=tags)
         return tokenize(pieces, self.tokenizer, image_id=self.settings.image_id, after_image=self.template.after_image)
 
     def _encode(self, sample: Any, talk: Talk) -> EncodedSample:

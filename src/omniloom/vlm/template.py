@@ -161,7 +161,7 @@ class ChatTemplate:
         return system, spoken
 
     def _turn(self, turn: Turn, form: TurnForm, image_tags: tuple[str, str]) -> list[Piece]:
-        learned = turn.role == "assistant"
+        learned = turn.role == "assistant" and turn.learned
         parts: Sequence[Part] = turn.parts
         if self.ignores_user and turn.role == "user":
             parts = [part for part in parts if isinstance(part, ImagePart)]
