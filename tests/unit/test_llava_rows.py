@@ -90,6 +90,8 @@ def test_a_faulty_entry_is_a_fault_of_its_sample(entry: Any, reason: str, images
 def test_only_wanted_parts_are_given(images: Path, tmp_path: Path) -> None:
     rows = LlavaRows(str(write(tmp_path / "x.json", ENTRIES)), images=str(images), wanted=frozenset({"json"}))
     assert list(rows.read(0).parts) == ["json"]
+    (images / "a.png").unlink()
+    assert list(rows.read(0).parts) == ["json"]  # no image is read for those who want none
 
 
 def test_an_index_that_is_gone_is_told(images: Path, tmp_path: Path) -> None:

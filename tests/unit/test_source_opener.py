@@ -18,7 +18,7 @@ from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.sample import SampleKey
 from omniloom.data.shards.write import TarWriter
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError, DatasetError
+from omniloom.errors import ConfigError, DatasetError, SampleError
 from omniloom.tools.main import run
 
 OPENER = LeafOpener(SampleDecoder(), "train", "split.yaml", "dataset.yaml", None)
@@ -214,6 +214,24 @@ def test_the_decoder_of_dataset_yaml(shards: Path) -> None:
     describe(shards, {**CRUDE, "decoder": {**decoder, "colour": "red"}})
     with pytest.raises(ConfigError, match="the decoder has no option 'colour'; its options are image_decode"):
         samples(shards)
+
+
+def test_old_keys_of_the_decoder_are_taken(shards: Path) -> None:
+    describe(shards, {**CRUDE, "auto_decode": False})
+    assert samples(shards)[0]["txt"] == b"text 0"
+    describe(shards, {**CRUDE, "auto_decode": True, "image_decode": "pil", "ignore_decoder_errors": True})
+    leaf = OPENER.open(str(shards), "x")
+    assert leaf.cook_row.decoder is not None
+    assert leaf.cook_row.decoder.image_decode == "pil"
+
+
+def test_json_lines_are_read_as_strictly_as_parts(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"a": NaN}\n')
+    with pytest.raises(SampleError) as caught:
+        samples(tmp_path / "x.jsonl")
+    assert caught.value.reason == "number"
+    (sample,) = samples(tmp_path / "x.jsonl", decoder=SampleDecoder(strict_json=False))
+    assert sample["json"]["a"] != sample["json"]["a"]
 
 
 def test_split_part_of_dataset_yaml_wins(shards: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import errno
 import io
 import json
 import pickle
@@ -171,6 +172,25 @@ def test_the_spool_keeps_within_its_size(tmp_path: Path, monkeypatch: pytest.Mon
     for row in (0, 19, 0, 7):
         assert rows.read(row).name == str(row)
         assert len(spool) == 1
+
+
+def test_a_full_disk_costs_the_other_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = saved_parquet(tmp_path)
+    spool = Spool(capacity_bytes=1 << 30, folder=str(tmp_path))
+    monkeypatch.setattr(parquet, "process_spool", lambda: spool)
+    assert rows.read(0).name == "0"
+    write = Spool._spooled
+
+    def full_while_others_are_kept(self: Spool, *block: Any) -> Any:
+        if len(self):
+            error = StorageError("no space")
+            error.errno = errno.ENOSPC
+            raise error
+        return write(self, *block)
+
+    monkeypatch.setattr(Spool, "_spooled", full_while_others_are_kept)
+    assert rows.read(19).name == "19"
+    assert len(spool) == 1
 
 
 def test_origin_tells_the_bytes_of_the_row_group(tmp_path: Path) -> None:

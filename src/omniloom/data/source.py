@@ -227,7 +227,7 @@ def _open_webdataset(opener: LeafOpener, source: Source, wanted: Container[str] 
 
 def _open_jsonl(opener: LeafOpener, source: Source, wanted: Container[str] | None) -> Opened:
     rows = open_jsonl(files_of_part(source, split_part=opener.split_part, split_config=opener.split_config))
-    columns: dict[str, ColumnKind] = {JSON_PART: "tree"}
+    columns: dict[str, ColumnKind] = {JSON_PART: "json"}
     primary = None if source.has_sidecar else lambda: JsonlFileStore(source.path)
     return Opened(rows, columns, [JSON_PART], primary)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omniloom.data.convert.llava_rows import find_llava_entries
 from omniloom.data.index.dataset import dataset_config
@@ -19,6 +19,7 @@ from omniloom.data.index.lint import FINDINGS_KEPT, LintReport
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
 from omniloom.data.index.sample_types import CRUDE_TYPE
+from omniloom.data.index.scanning import in_order
 from omniloom.data.index.source_kind import FOLDER_INDEX, Source, find_source
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
@@ -33,6 +34,7 @@ from omniloom.data.source import LeafOpener
 from omniloom.errors import ConfigError, DatasetError, SkipSample
 from omniloom.storage.files import remove_file, replace_file
 
+LINT_CHUNK_ROWS = 256
 ALL = "all"
 """Stands for the one part of a source that has no split."""
 
@@ -193,6 +195,7 @@ def lint_source(
     config_name: str = DATASET_YAML,
     decoder: SampleDecoder | None = None,
     decode: bool = True,
+    num_workers: int = 1,
     on_rows: Callable[[int, int, int], None] | None = None,
 ) -> LintReport:
     """Read every sample of a source as a run would, and report those that it would leave out.
@@ -204,6 +207,7 @@ def lint_source(
         config_name: name of the description of the samples.
         decoder: the decoder of the run.
         decode: whether images are decoded.
+        num_workers: processes at most.
         on_rows: called now and then with samples that were read, bad ones, and all there are.
 
     Raises:
@@ -217,12 +221,37 @@ def lint_source(
     report = LintReport(skipped_parts=[name for name in asked_parts or () if name not in names and known != [ALL]])
     leaves = [open_leaf(source, n, split_config=split_config, config_name=config_name, decoder=used) for n in names]
     total = sum(len(leaf.rows) for leaf in leaves)
-    for leaf in leaves:
-        report.shards += len(getattr(leaf.rows, "files", "1"))
-        for row in range(len(leaf.rows)):
-            _lint_row(leaf, row, report)
-            if on_rows is not None and report.samples % 100 == 0:
-                on_rows(report.samples, report.bad_samples, total)
+    report.shards = sum(len(getattr(leaf.rows, "files", "1")) for leaf in leaves)
+    chunks = [
+        LintChunk(leaf.name, leaf, start, min(start + LINT_CHUNK_ROWS, len(leaf.rows)))
+        for leaf in leaves
+        for start in range(0, len(leaf.rows), LINT_CHUNK_ROWS)
+    ]
+    for found in in_order(lint_rows, chunks, executor=None, num_workers=num_workers):
+        report.samples += found.samples
+        report.bad_samples += found.bad_samples
+        report.counts.update(found.counts)
+        report.quarantine += found.quarantine
+        report.findings += found.findings[: max(0, FINDINGS_KEPT - len(report.findings))]
+        if on_rows is not None:
+            on_rows(report.samples, report.bad_samples, total)
+    return report
+
+
+class LintChunk(NamedTuple):
+    """Some rows to check: name of the source, the leaf, first row and the row after the last."""
+
+    shard: str
+    leaf: Leaf
+    start: int
+    stop: int
+
+
+def lint_rows(chunk: LintChunk) -> LintReport:
+    """Check some rows. Never raises for what is wrong with them."""
+    report = LintReport()
+    for row in range(chunk.start, chunk.stop):
+        _lint_row(chunk.leaf, row, report)
     return report
 
 
@@ -241,10 +270,8 @@ def _lint_row(leaf: Leaf, row: int, report: LintReport) -> None:
         report.counts[ERROR, reason_of(error)] += 1
         report.bad_samples += 1
         report.quarantine.append(_exclude_entry(leaf, row, shard, name))
-        if len(report.findings) < FINDINGS_KEPT:
-            report.findings.append(
-                Finding(ERROR, reason_of(error), shard, name or str(row), "", start, stop, str(error))
-            )
+        place = (shard, name or str(row), "", start, stop)
+        report.findings.append(Finding(ERROR, reason_of(error), *place, str(error)))
     report.samples += 1
 
 

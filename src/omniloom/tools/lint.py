@@ -90,7 +90,12 @@ def command(
         parts = [part.strip() for part in split_parts.split(",")] if split_parts else None
         source = other_source(dataset, config_name=dataset_config)
         with progress_bar("Checking", shown=not as_json) as display:
-            how: dict[str, Any] = {"split_config": split_config, "config_name": dataset_config, "decode": decode}
+            how: dict[str, Any] = {
+                "split_config": split_config,
+                "config_name": dataset_config,
+                "decode": decode,
+                "num_workers": parallel or os.cpu_count() or 1,
+            }
             if source is not None:
                 report = lint_source(source, asked_parts=parts, decoder=decoder, on_rows=_Rows(display).show, **how)
             else:
@@ -98,7 +103,6 @@ def command(
                     dataset,
                     split_parts=parts,
                     decoder=decoder,
-                    num_workers=parallel or os.cpu_count() or 1,
                     on_shard=_Meter(display).show,
                     **how,
                 )

@@ -22,7 +22,7 @@ MAX_TEXT_CHARACTERS = 2_000
 MAX_PIXELS = 64_000_000
 _TEXT_PARTS = frozenset(("txt", "text", "transcript", "cls", "cls2", "md", "csv", "xml", "html", "yaml", "yml"))
 _JSON_PARTS = frozenset(("json", "jsn"))
-_COLUMN_ENDINGS = {"text": ".txt", "tree": ".json"}
+_COLUMN_ENDINGS = {"text": ".txt", "tree": ".json", "json": ".json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from omniloom.data.convert.images import ImageSource, open_images
 from omniloom.data.convert.llava_entry import read_llava_entry
-from omniloom.data.convert.llava_parts import entry_pictures, llava_parts, name_pictures
+from omniloom.data.convert.llava_parts import EXTRA_PART, JSON_PART, entry_pictures, llava_parts, name_pictures
 from omniloom.data.convert.safe_keys import safe_key
 from omniloom.data.media.json_part import parse_strict_json
 from omniloom.data.sample import RawSample
@@ -19,6 +19,7 @@ from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.line_index import find_lines, line_index_path, records_in_index
 from omniloom.errors import DatasetError, SkipSample
 
+_TEXT_PARTS = frozenset((JSON_PART, EXTRA_PART))
 _AFTER_ENTRY = b",] \t\r\n\0"
 
 
@@ -51,6 +52,7 @@ class LlavaRows:
         self._rows = rows if rows is not None else len(self._offsets or ()) - 1
         self._lines = LineFile(path, offsets=self._offsets)
         self._source: ImageSource = open_images(Path(images))
+        self._wants_images = wanted is None or not isinstance(wanted, frozenset) or not wanted <= _TEXT_PARTS
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.path, self.images, self.wanted, self._offsets)
@@ -68,7 +70,7 @@ class LlavaRows:
         value = parse_strict_json(self._lines.read(row).rstrip(_AFTER_ENTRY))
         entry = read_llava_entry(value, position=row)
         key = safe_key(entry.identifier).key
-        pictures = name_pictures(entry_pictures(entry, self._source))
+        pictures = name_pictures(entry_pictures(entry, self._source)) if self._wants_images else {}
         parts = llava_parts(entry, pictures, key=key)
         if self.wanted is not None:
             parts = {part: data for part, data in parts.items() if part in self.wanted}

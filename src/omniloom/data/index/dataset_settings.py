@@ -12,6 +12,10 @@ from omniloom.errors import ConfigError
 PLAN_KEYS = ("max_samples_per_sequence", "parallel_shard_iters", "shuffle_over_epochs")
 """Settings of the order of rows, which whoever plans it may take from `DatasetSettings.plan`."""
 
+OLD_DECODER_KEYS = ("image_decode", "av_decode", "video_decode_audio")
+OLD_IDLE_KEYS = ("handler", "ignore_decoder_errors")
+"""Keys of old versions of Energon: options of the decoder, and what has no effect any more."""
+
 _KEYS = (
     "__module__",
     "__class__",
@@ -25,6 +29,9 @@ _KEYS = (
     "subset",
     "decoder",
     "source",
+    "auto_decode",
+    *OLD_DECODER_KEYS,
+    *OLD_IDLE_KEYS,
     *PLAN_KEYS,
 )
 _CLASS_KEYS = ("__module__", "__class__")
@@ -80,7 +87,7 @@ def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
         split_config=config.get("split_config"),
         part_filter=_part_filter(config.get("part_filter"), where),
         subset=_range(config.get("subset"), where),
-        decoder_options=_decoder_options(config.get("decoder", _UNSET), where),
+        decoder_options=_decoder_options(config, where),
         plan={name: config[name] for name in PLAN_KEYS if name in config},
     )
 
@@ -101,14 +108,16 @@ def _range(value: Any, where: str) -> Any:
     return plain["range"]
 
 
-def _decoder_options(value: Any, where: str) -> Mapping[str, Any] | None:
-    if value is _UNSET:
-        return {}
-    if value is None:
+def _decoder_options(config: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+    if config.get("auto_decode") is False or config.get("decoder", _UNSET) is None:
         return None
+    old = {name: config[name] for name in OLD_DECODER_KEYS if name in config}
+    value = config.get("decoder", _UNSET)
+    if value is _UNSET:
+        return old
     known = isinstance(value, Mapping) and value.get("__class__") == "SampleDecoder"
     _check(known, where, "decoder", value, "null, or a mapping with __class__: SampleDecoder and its options")
-    return {name: option for name, option in value.items() if name not in _CLASS_KEYS}
+    return old | {name: option for name, option in value.items() if name not in _CLASS_KEYS}
 
 
 def _check(fine: bool, where: str, name: str, value: Any, expected: str) -> None:

@@ -28,7 +28,9 @@ from omniloom.errors import ConfigError, SampleError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ColumnKind = Literal["text", "bytes", "media", "tree"]
+ColumnKind = Literal["text", "bytes", "media", "tree", "json"]
+"""As in the table above; ``json`` is a record of JSONL, read as strictly as the decoder says."""
+
 _MEDIA_MARK = "\0media"
 _BYTES_MARK = "\0bytes"
 _MARK_IN_JSON = b'{"\\u0000'
@@ -191,6 +193,8 @@ def column_values(
             values[part] = data.decode()
         elif kind == "tree":
             values[part] = _tree(data, parts, decoder)
+        elif kind == "json":
+            values[part] = _parsed(data, None) if decoder is None else decoder.json(data)
         elif kind is not None:
             values[name] = data if decoder is None else decoder.decode(part, data)
     return values

@@ -24,6 +24,9 @@ logger = logging.getLogger("omniloom")
 
 BATCH_ROWS = 32
 BUFFER_BYTES = 1 << 20
+MIXED_RUNS = 16
+"""Runs of rows, most of them in row groups of their own, that a shuffled lane reads at a time by default."""
+
 _TABLES = Pool("table", OPEN_FILES)
 
 
@@ -147,9 +150,9 @@ def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[
         groups = range(metadata.num_row_groups)
         largest = max(largest, *(metadata.row_group(number).total_byte_size for number in groups), 0)
     capacity = process_spool().capacity_bytes
-    if largest > capacity // 4:
+    if largest * MIXED_RUNS > capacity:
         logger.warning(
-            "%s: a row group of %s bytes, and a spool of %s: shuffled reading decodes row groups again and again. "
+            "%s: a row group of %s bytes, and a spool of %s: shuffled reading may decode row groups again and again. "
             "Write smaller ones, or raise %s.",
             *(root, f"{largest:,}", f"{capacity:,}", SPOOL_BYTES_VARIABLE),
         )

@@ -7,6 +7,7 @@ nothing. The file has no name: it is removed as soon as it is open, so nothing i
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import tempfile
@@ -16,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from omniloom.data.tables.columns import BatchTable
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, StorageError
 from omniloom.storage.files import storage_error
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 SPOOL_BYTES_VARIABLE = "OMNILOOM_SPOOL_BYTES"
 SPOOL_FOLDER_VARIABLE = "OMNILOOM_SPOOL_DIR"
-DEFAULT_SPOOL_BYTES = 4 << 30
+DEFAULT_SPOOL_BYTES = 2 << 30
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Spool:
@@ -48,18 +50,33 @@ class Spool:
     def block(self, name: Hashable, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> BatchTable:
         """The rows of a block, decoded by ``make`` where they are not here.
 
+        Where the disk is full, all other blocks are given up first.
+
         Raises:
             StorageError: the disk is full or the folder cannot be written to.
         """
         with self._lock:
             found = self._blocks.get(name)
             if found is None:
-                found = self._blocks[name] = self._spooled(*make())
+                try:
+                    found = self._spooled(*make())
+                except StorageError as error:
+                    if error.errno not in _FULL or not self._blocks:
+                        raise
+                    self.clear()
+                    found = self._spooled(*make())
+                self._blocks[name] = found
                 self.size_bytes += found[1]
             self._blocks.move_to_end(name)
             while self.size_bytes > self.capacity_bytes and len(self._blocks) > 1:
                 self.size_bytes -= self._blocks.popitem(last=False)[1][1]
             return found[0]
+
+    def clear(self) -> None:
+        """Give all blocks up."""
+        with self._lock:
+            self._blocks.clear()
+            self.size_bytes = 0
 
     def _spooled(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[BatchTable, int]:
         import pyarrow as pa  # noqa: PLC0415 - an extra
