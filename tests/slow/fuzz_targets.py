@@ -148,18 +148,27 @@ def any_part(draw: random.Random) -> str:
 
 def index_files(draw: random.Random) -> str:
     """A data set one of whose index files is damaged: its own samples under their rows, or a typed error."""
+    files = _prepared_files()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        (root / "s.tar").write_bytes(TAR)
-        prepare_dataset(root, num_workers=1)
-        tables = [path.relative_to(root).as_posix() for path in (root / ".nv-meta").rglob("*") if path.is_file()]
-        victim = root / draw.choice([*INDEX_FILES, *tables])
-        victim.write_bytes(corrupt(victim.read_bytes(), draw))
+        victim = draw.choice([*INDEX_FILES, *(name for name in files if name.startswith(".nv-meta/"))])
+        for name, data in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(corrupt(data, draw) if name == victim else data)
         try:
             _read_by_index(root)
         except OmniloomError as error:
             return type(error).__name__
     return "read"
+
+
+@functools.cache
+def _prepared_files() -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "s.tar").write_bytes(TAR)
+        prepare_dataset(root, num_workers=1)
+        return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def _read_by_index(root: Path) -> None:
