@@ -348,6 +348,30 @@ def test_outermost_settings(data: Path) -> None:
     assert len(whole) == 22
 
 
+def test_single_samples_of_an_evaluation_keep_their_order_where_some_are_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "some"
+    make(root, [f"{n:03d}" for n in range(50)], typed("TextSample", text="txt"))
+    left_out = [0, 7, 8, 20, 49]
+    split = {"split_parts": {"val": ["s0.tar", "s1.tar", "s2.tar"]},
+             "exclude": [f"s{n // 20}.tar/{n:03d}" for n in left_out]}  # fmt: skip
+    (root / ".nv-meta" / "split.yaml").write_text(json.dumps(split))
+    expected = [f"{n:03d}" for n in range(50) if n not in left_out]
+    for workers in (0, 2):
+        dataset = get_val_dataset(root, worker_config=config(num_workers=workers), batch_size=None)
+        with get_loader(dataset) as loader:
+            assert [sample.__key__ for sample in loader] == expected
+            assert [sample.__key__ for sample in loader] == expected  # and in the next pass
+    for stop in (1, 7, 8, 30):
+        before, after = get_loader(dataset, num_workers=0), get_loader(dataset, num_workers=0)
+        assert keys(list(islice(before, stop))) == expected[:stop]
+        after.restore_state_rank(json.loads(json.dumps(before.save_state_rank())))
+        assert keys(list(after)) == expected[stop:]
+    ranks = [get_val_dataset(root, worker_config=config(rank=r, world_size=2), batch_size=None) for r in range(2)]
+    assert [keys(read(one)) for one in ranks] == [
+        [key for key in expected if int(key) % 2 == rank] for rank in range(2)
+    ]
+
+
 # In mid-run
 
 

@@ -13,7 +13,7 @@ from omniloom.data.loader.inline import InlineLanes
 from omniloom.data.loader.messages import WorkOrder
 from omniloom.data.loader.pads import PadMaker
 from omniloom.data.loader.pool import PoolSettings, WorkerPool
-from omniloom.data.loader.runner import Produced
+from omniloom.data.loader.runner import EmptyUnit, Produced
 from omniloom.data.loader.state import LaneState, RankState, check_fits, deal, put_together, read_states
 from omniloom.data.loader.stats import LoaderStats
 from omniloom.data.loader.watch import OwnWatch
@@ -127,7 +127,8 @@ class Loader:
             lane.stream, lane.ended = produced.state, produced.ended
             if not produced.ended:
                 lane.batches += 1
-                return produced
+                if produced.batch is not EmptyUnit:
+                    return produced
 
     def _fetch(self, index: int) -> Produced:
         engine = self._started_engine()

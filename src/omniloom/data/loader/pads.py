@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omniloom.data.loader.dataset import Dataset
-from omniloom.data.loader.runner import LaneRunner
+from omniloom.data.loader.runner import EmptyUnit, LaneRunner
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.seeding import caller_random_state
 from omniloom.data.plan.lane import Lane
@@ -27,7 +27,8 @@ class PadMaker:
             runner = LaneRunner(self._dataset.pipeline, FaultPolicy(in_a_row=0))
             for index in range(lanes):
                 runner.open(Lane(index, lanes), None)
-                produced = runner.next(index)
+                while (produced := runner.next(index)).batch is EmptyUnit:
+                    pass
                 if not produced.ended:
                     break
             else:

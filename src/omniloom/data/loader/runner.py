@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from omniloom.data.pipeline.batch import Map
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.running import Work, at_work
 from omniloom.data.pipeline.stream import Stage, State, Stream
 from omniloom.data.plan.lane import Lane
@@ -17,12 +19,16 @@ from omniloom.data.sample import UNIT_END
 Tallies = dict[int, LeafTally]
 
 
+class EmptyUnit:
+    """Stands in for the batch of a unit of an evaluation that gave none: it takes its turn and is not given out."""
+
+
 @dataclass(slots=True)
 class Produced:
     """What a lane gave.
 
     Attributes:
-        batch: the batch; ``None`` at the end.
+        batch: the batch; ``None`` at the end; `EmptyUnit` (the class) in place of one.
         state: state of the lane after it.
         tally: counts of what was done for it, by leaf.
         remade: counts of what was done again only to get back to a saved place.
@@ -66,6 +72,8 @@ class LaneRunner:
         self._streams: dict[int, Stream] = {}
         self._lanes: dict[int, Lane] = {}
         self._remade: dict[int, Tallies] = {}
+        self._gives_single = isinstance(pipeline, Make | Map)  # then each unit of an evaluation is a row
+        self._gave: set[int] = set()  # lanes whose running unit has given something
 
     def open(self, lane: Lane, state: State | None, batches: int = 0) -> None:
         """Open a lane at a saved place, out of which so many batches have come in this lap, or at its start."""
@@ -74,6 +82,9 @@ class LaneRunner:
             self.work.batch = batches * lane.count + lane.index
             with at_work(self.work):
                 stream.load_state_dict(state)
+        self._gave.discard(lane.index)
+        if state is not None and (state.get("index") or state.get("part")):
+            self._gave.add(lane.index)
         self._streams[lane.index], self._lanes[lane.index] = stream, lane
         self._remade[lane.index] = self.desk.tally.take()
 
@@ -96,4 +107,11 @@ class LaneRunner:
                 if item is None:
                     return Produced(None, stream.state_dict(), self.desk.tally.take(), remade, ended=True)
                 if item[0] is not UNIT_END:
-                    return Produced(item[1], stream.state_dict(), self.desk.tally.take(), remade)
+                    batch = item[1]
+                    self._gave.add(lane_index)
+                elif self._gives_single and lane_index not in self._gave:
+                    batch = EmptyUnit
+                else:
+                    self._gave.discard(lane_index)
+                    continue
+                return Produced(batch, stream.state_dict(), self.desk.tally.take(), remade)
