@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -347,6 +348,43 @@ def test_packed_states_go_on_over_real_files(crude: Path, workers: int) -> None:
     again = loader_of(crude, PackedCaptions(), batch_size=None, packing_buffer_size=40)
     again.restore_state_rank(state)
     assert [told(pack) for pack in islice(again, 15)] == whole[5:]
+
+
+def test_threads_decode_what_is_packed_next_and_no_more(crude: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omniloom.data.media import lazy as lazy_module  # noqa: PLC0415 - what is watched
+
+    places: list[str] = []
+    decoded = lazy_module.Lazy.get
+    others = set(threading.enumerate()) - {threading.main_thread()}  # of loaders before this one
+
+    def watched(self: Any, sample: Any = None) -> Any:
+        if not self.is_decoded and threading.current_thread() not in others:
+            places.append(threading.current_thread().name.split("_")[0])
+        return decoded(self, sample)
+
+    def run(threads: int, encoder: Any, **settings: Any) -> list[Any]:
+        places.clear()
+        dataset = get_train_dataset(
+            crude, worker_config=config(decode_threads=threads), task_encoder=encoder, batch_size=None, **settings
+        )
+        with get_savable_loader(dataset) as loader:
+            return list(islice(loader, 8))
+
+    monkeypatch.setattr(lazy_module.Lazy, "get", watched)
+    alone = [(pack.keys, pack.widths, pack.drawn) for pack in run(0, PackedCaptions(), packing_buffer_size=80)]
+    assert set(places) == {"MainThread"}
+    helped = [(pack.keys, pack.widths, pack.drawn) for pack in run(2, PackedCaptions(), packing_buffer_size=80)]
+    assert helped == alone
+    assert "omniloom" in places
+    packed = sum(len(keys) for keys, _, _ in alone)
+    assert packed <= len(places) <= 3 * packed  # of what waits in the windows nothing is decoded but the next packs
+
+    class Look(TaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Any:
+            return sample["png"].shape
+
+    run(2, Look())
+    assert "omniloom" in places
 
 
 def test_a_packer_alone_is_enough(crude: Path) -> None:

@@ -72,6 +72,7 @@ class Recipe:
             tuple(leaves),
             seed=self.config.seed_offset,
             ahead=_rows_ahead(leaves),
+            decode_ahead=self.window is None and encoder.decoder is not None and encoder.decoder.lazy is None,
             cooks=_cooks(encoder, leaves),
             tokens=encoder.token_count if getattr(plan, "counts_tokens", False) else None,
         )

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, ClassVar, Protocol
 
 from omniloom.data.pipeline import seeding
+from omniloom.data.pipeline.decode_ahead import decode
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
 from omniloom.data.pipeline.restore import with_restore_key
@@ -49,6 +50,7 @@ class Make:
         cooks: by position of the leaf, the user's function on its crude samples, or ``None``; empty: there is none.
         encode_call: what messages call ``encode``.
         tokens: length of an encoded sample, where the plan wants to be told; else ``None``.
+        decode_ahead: what is read ahead is decoded there, too, although nobody has looked at it yet.
     """
 
     source: KeyStage
@@ -59,6 +61,7 @@ class Make:
     cooks: tuple[Callable[[Any], Any] | None, ...] = ()
     encode_call: str = "encode_sample"
     tokens: Callable[[Any], int] | None = None
+    decode_ahead: bool = False
     seeds: KeySeeds = field(init=False, repr=False, compare=False)
     makes: ClassVar[type] = SampleKey
 
@@ -214,7 +217,8 @@ class MakeStream(Iterator[Item]):
         due = ahead.pop(key, None)
         for later in self._keys.peek(self._make.ahead):
             if later not in ahead and later is not UNIT_END:
-                ahead[later] = threads.submit(_read_and_cook, self._make.leaves[later.dataset], later)
+                work = _read_cook_decode if self._make.decode_ahead else _read_and_cook
+                ahead[later] = threads.submit(work, self._make.leaves[later.dataset], later)
         return _read_and_cook(leaf, key) if due is None else due.result()
 
 
@@ -336,3 +340,10 @@ def _read_and_cook(leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:
     for data in raw.parts.values():
         read_bytes += len(data)
     return read_bytes, leaf.cook(raw, key)
+
+
+def _read_cook_decode(leaf: LeafWork, key: SampleKey) -> tuple[int, Any]:
+    """The same, with what is decoded at the first look decoded now."""
+    read_bytes, sample = _read_and_cook(leaf, key)
+    decode(sample)
+    return read_bytes, sample

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omniloom.data.pipeline import seeding
+from omniloom.data.pipeline.decode_ahead import decode
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
 from omniloom.data.pipeline.make import Make
@@ -166,6 +167,7 @@ class PackStream(Iterator[Item]):
                 self._group, self._taken = self._group + 1, 0
                 group, self._groups[self._group] = self._groups[self._group], []
                 self._made = self._packs_of(group)
+                self._decode_ahead(self._group + 1)
                 self._read_for_next(len(group))
             elif self._waiting or self._fresh or not self._over:
                 self._begin(self._next_place, self._waiting, self._fresh)
@@ -175,6 +177,13 @@ class PackStream(Iterator[Item]):
                 if over == "unit":
                     return UNIT_END, None
                 raise StopIteration
+
+    def _decode_ahead(self, group: int) -> None:
+        """Let threads decode what the samples of a pack that comes soon have undecoded."""
+        threads = self._desk.threads
+        if threads is not None and self._pack.source.ahead and group < len(self._groups):
+            for _, sample in self._groups[group]:
+                threads.submit(decode, sample)
 
     def _use_up(self, packs: int) -> None:
         """Go to a pack of the window, as if those before had been given out."""
@@ -213,6 +222,7 @@ class PackStream(Iterator[Item]):
             held = len(self._window)
             self._read(self._window, min(limit, held + max(size, held // 4)))
         self._window, self._filled = [], True
+        self._decode_ahead(0)
         self._next_place = _with_end(self._samples.state_dict(), self._over)
 
     def _select(self, window: list[SampleItem], *, last: bool) -> Selection | None:
