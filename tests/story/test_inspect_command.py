@@ -64,6 +64,21 @@ def test_a_sample_that_would_be_left_out_is_told(prepared: Path, capsys: pytest.
     assert len(rows[0]["images"]) == 2
 
 
+def test_figures_are_those_of_the_samples(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows = _rows(prepared, capsys, "--count", "5")
+    tokens = sorted(row["tokens"] for row in rows)
+    code, (found,) = _rows(prepared, capsys, "--count", "6", "--figures", "--pack-tokens", "5000")
+    assert code == 0
+    assert found["samples"] == 5
+    assert found["tokens"] == {"mean": sum(tokens) / 5, "median": tokens[2], "p90": tokens[-1], "max": tokens[-1]}
+    assert found["learned_share"] == round(sum(row["learned"] for row in rows) / sum(tokens), 4)
+    assert (found["images"], found["tiles"]) == (1.0, 3.0)
+    assert found["fill_of_packs"] == round(sum(tokens) / 5000, 4)
+    assert found["left_out"] == {"placeholder-count": 1}
+    assert run(["inspect", str(prepared), *TILES, "--figures"]) == 0
+    assert "packs of 4,096 tokens" in capsys.readouterr().out
+
+
 def test_the_terminal_shows_tokens_tiles_and_packs(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", str(prepared), *TILES, "--count", "5", "--pack-tokens", "5000"]) == 0
     out = capsys.readouterr().out

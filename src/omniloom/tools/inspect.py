@@ -14,6 +14,7 @@ from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_val_dataset
 from omniloom.storage.files import replace_file
 from omniloom.tools.encoder_options import encoder_of, encoder_options
+from omniloom.tools.inspect_figures import LeafFigures, figures_of, figures_table
 from omniloom.tools.inspect_page import inspect_page
 from omniloom.tools.inspect_samples import SeenSample, make_stage, packs_of, samples_of
 from omniloom.tools.inspect_terminal import print_legend, print_packs, print_seen
@@ -26,6 +27,7 @@ EXIT_FAULTS = 1
     epilog=(
         "\b\nExample:\n"
         "  omniloom inspect shards --tokenizer models/mistral-7b --template mistral --count 3\n"
+        "  omniloom inspect mix.yaml --figures --spread --count 1000 --pack-tokens 8192\n"
         "  omniloom inspect shards --layout tiles --tile-pixels 448 --pixel-shuffle --pack-tokens 8192 --html seen.html"
     )
 )
@@ -35,6 +37,7 @@ EXIT_FAULTS = 1
 @click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="Number of the first sample.")
 @click.option("--spread", is_flag=True, help="Take the samples evenly from the whole part.")
 @click.option("--pack-tokens", type=click.IntRange(1), help="Also show the packs of this length that they make.")
+@click.option("--figures", is_flag=True, help="Only count: what samples cost, data set by data set.")
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Write a page to this file instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a sample instead.")
 @encoder_options
@@ -49,6 +52,7 @@ def command(
     start: int,
     spread: bool,
     pack_tokens: int | None,
+    figures: bool,
     html_path: Path | None,
     as_json: bool,
     **encoder_settings: Any,
@@ -65,7 +69,11 @@ def command(
     numbers = chosen_rows(sum(sizes), count=count, start=start, spread=spread)
     if not numbers:
         raise click.UsageError(f"--start {start} is beyond the {sum(sizes):,} samples of {split_part}.")
-    samples = list(samples_of(opened, [_place(number, sizes) for number in numbers], encoder))
+    places = [_place(number, sizes) for number in numbers]
+    if figures:
+        _print_figures(figures_of(opened, places), capacity=pack_tokens or encoder.settings.max_tokens, as_json=as_json)
+        return
+    samples = list(samples_of(opened, places, encoder))
     packs = packs_of(samples, encoder) if pack_tokens is not None else []
     capacity = pack_tokens or encoder.settings.max_tokens
     if as_json:
@@ -85,6 +93,14 @@ def command(
             console.print(f"{name}: {value}")
     if any(sample.fault for sample in samples):
         ctx.exit(EXIT_FAULTS)
+
+
+def _print_figures(figures: list[LeafFigures], *, capacity: int, as_json: bool) -> None:
+    if as_json:
+        for each in figures:
+            click.echo(json.dumps(each.to_json(capacity=capacity)))
+    else:
+        Console().print(figures_table(figures, capacity=capacity))
 
 
 def _place(number: int, sizes: list[int]) -> tuple[int, int]:
