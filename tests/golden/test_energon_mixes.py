@@ -57,7 +57,7 @@ def test_evaluation_goes_through_the_samples_that_energon_goes_through(
 ) -> None:
     name, part = case.split()
     monkeypatch.syspath_prepend(str(root))
-    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     dataset = get_val_dataset(root / name, split_part=part, worker_config=config, batch_size=None, trust=True)
     samples: list[Any] = [[s.__key__, s.text, s.__subflavors__] for s in get_loader(dataset)]
     assert samples == EXPECTED[case]["samples"]
