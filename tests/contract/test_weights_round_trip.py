@@ -195,7 +195,7 @@ def test_what_cannot_be_cut_is_listed_whole(tmp_path):
     published, _ = in_memory(language("qwen2"))  # 4 groups of 4 rows and 8 heads: 64 rows of qkv
     with pytest.raises(WeightsError) as caught:
         plan_target(published, Wanted(to="megatron", parallelism=Parallelism(24)))
-    assert "10 tensors that cannot be cut for 24 tensor-parallel ranks" in str(caught.value)
+    assert "tensors that cannot be cut for 24 ranks (10): " in str(caught.value)
 
 
 def test_what_hugging_face_cannot_say_is_said_beforehand(tmp_path):
@@ -221,8 +221,8 @@ def test_everything_left_over_is_listed_at_once(tmp_path):
     with pytest.raises(WeightsError) as caught:
         open_published(tmp_path / "own")
     text = str(caught.value)
-    assert "1 tensor that have no place" in text or "no place in this model: 'language_model.extra'" in text
-    assert "'language_model.layers.1.mlp.up_proj.weight'" in text
+    assert "tensors without a place in this model (1): 'language_model.extra'" in text
+    assert "missing, though this model needs them (1): 'language_model.layers.1.mlp.up_proj.weight'" in text
     assert "[3], the model has [32]" in text
 
 

@@ -98,6 +98,14 @@ def test_differences_and_faults_are_told_and_end_with_one(parts, tmp_path):
     assert "language_model.norm.weight: 1 of 32 numbers are infinite or none" in told.output
 
 
+def test_the_words_of_megatrons_converters_are_understood(parts, tmp_path):
+    _, tower = parts
+    words = ["--download-root", tower, "--output", tmp_path / "m", "--tensor-parallel-size", 2, "--use-te"]
+    done = run("convert", *words)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "m/iter_0000001/mp_rank_01/model_optim_rng.pt").is_file()
+
+
 def test_wrong_words_are_told(parts, tmp_path):
     text, _ = parts
     assert run("convert", text).exit_code == 2

@@ -33,18 +33,31 @@ def command() -> None:
 @command.command(
     epilog="\b\nExample:\n  omniloom weights convert vicuna-7b-v1.5 vicuna-tp4 --to megatron --tensor-parallel-size 4"
 )
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), required=False)
 @click.argument("destination", type=click.Path(path_type=Path), required=False)
-@click.option("--output", "--output-dir", "output", type=click.Path(path_type=Path), help="Same as DESTINATION.")
+@click.option(
+    *("--download-root", "--load-dir", "given_source"),
+    type=click.Path(path_type=Path),
+    help="Same as SOURCE; with it and without --to, Megatron's form is written, as by its converters.",
+)
+@click.option(
+    *("--output", "--output-dir", "--save-dir", "output"), type=click.Path(path_type=Path), help="Same as DESTINATION."
+)
 @form_options
 @read_options
 @click.option("--dry-run", is_flag=True, help="Check everything and tell what would be written, but write nothing.")
-def convert(source: Path, *, destination: Path | None, output: Path | None, dry_run: bool, **options: Any) -> None:
+def convert(
+    source: Path | None, *, destination: Path | None, given_source: Path | None, output: Path | None, **options: Any
+) -> None:
     """Write a model in another form.
 
     SOURCE is a folder of Hugging Face, Megatron or omniloom, an archive of OpenAI's CLIP, a GGUF or an ONNX file.
     """
-    destination = _one_destination(destination, output)
+    dry_run = options.pop("dry_run")
+    if given_source is not None:
+        options["to"] = options["to"] or "megatron"
+    source = _one_path(source, given_source, what="SOURCE, or --download-root")
+    destination = _one_path(destination, output, what="DESTINATION, or --output")
     published = open_model(source, config=options.pop("config"), fresh=parts_to_start_anew(options))
     click.echo(f"{source}: {published.form}, {published.source.size_bytes / 1e9:.2f} GB")
     wanted = wanted_of(options, openai=published.form == "openai-clip")
@@ -142,8 +155,8 @@ def verify(ctx: click.Context, /, *, path: Path, **options: Any) -> None:
         ctx.exit(1)
 
 
-def _one_destination(destination: Path | None, output: Path | None) -> Path:
-    chosen = destination or output
-    if chosen is None or (destination is not None and output is not None):
-        raise click.UsageError("Name one folder to write: DESTINATION, or --output.")
+def _one_path(argument: Path | None, option: Path | None, *, what: str) -> Path:
+    chosen = argument or option
+    if chosen is None or (argument is not None and option is not None):
+        raise click.UsageError(f"Name one path: {what}.")
     return chosen

@@ -125,7 +125,7 @@ def read_json(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise WeightsError(f"{path}: is missing") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise WeightsError(f"{path}: is not JSON ({error})") from error
     if not isinstance(data, dict):
         raise WeightsError(f"{path}: is a JSON {type(data).__name__}; expected an object")

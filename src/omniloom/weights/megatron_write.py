@@ -66,7 +66,7 @@ def plan_megatron(
     complain(
         source.where,
         {
-            f"that cannot be cut for {parallelism.tensor} tensor-parallel ranks": [
+            f"that cannot be cut for {parallelism.tensor} ranks": [
                 f"{name!r} {list(info.shape)}"
                 for name, info in source.tensors.items()
                 if not cuts[name].fits(info.shape, parallelism.tensor)

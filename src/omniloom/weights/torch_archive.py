@@ -36,6 +36,7 @@ _STORAGE_DTYPES: Mapping[str, torch.dtype] = {
     "BoolStorage": torch.bool,
     "UntypedStorage": torch.uint8,
 }
+_MAX_DEPTH = 50
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
@@ -135,6 +136,7 @@ class TorchArchive:
                 raise WeightsError(f"{self.file.path}: refers to something that is not a storage: {pid!r}")
 
     def _directory(self) -> dict[str, tuple[int, int]]:
+        # Wrong bytes make zipfile raise more than its own error.
         try:
             with self.file.path.open("rb") as raw:
                 window = _Window(raw, self._start, self._stop)
@@ -142,7 +144,9 @@ class TorchArchive:
                     # torch compresses only a TorchScript's code, which is of no interest here.
                     stored = [info for info in archive.infolist() if info.compress_type == zipfile.ZIP_STORED]
                     return {info.filename: self._extent(info, raw) for info in stored}
-        except zipfile.BadZipFile as error:
+        except WeightsError:
+            raise
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, OSError, ValueError) as error:
             raise WeightsError(
                 f"{self.file.path}: is not a whole zip archive of torch.save ({error}). Either it is cut short, then "
                 "fetch it again; or it was saved by torch < 1.6, then load it with "
@@ -199,13 +203,18 @@ def named_tensors(data: Any) -> dict[str, LazyTensor]:
 
     Args:
         data: a state dict, a dict of state dicts, or what a TorchScript archive holds.
+
+    Raises:
+        WeightsError: it holds itself.
     """
     found: dict[str, LazyTensor] = {}
-    _collect(data, "", found)
+    _collect(data, "", found, depth=0)
     return found
 
 
-def _collect(data: Any, prefix: str, found: dict[str, LazyTensor]) -> None:
+def _collect(data: Any, prefix: str, found: dict[str, LazyTensor], *, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise WeightsError(f"{prefix[:80]!r} is nested more than {_MAX_DEPTH} deep, or holds itself")
     if isinstance(data, LazyTensor):
         found[prefix.removesuffix(".")] = data
         return
@@ -213,7 +222,7 @@ def _collect(data: Any, prefix: str, found: dict[str, LazyTensor]) -> None:
     if isinstance(inner, Mapping):
         for name, value in inner.items():
             if isinstance(name, str):
-                _collect(value, f"{prefix}{name}.", found)
+                _collect(value, f"{prefix}{name}.", found, depth=depth + 1)
 
 
 class _Window:

@@ -44,8 +44,8 @@ class OursView(Source):
         complain(
             source.where,
             {
-                "that have no place in this model": unknown,
-                "that this model needs and that are missing": [name for name in missing if name not in new_rows],
+                "without a place in this model": unknown,
+                "missing, though this model needs them": [name for name in missing if name not in new_rows],
                 "of another shape": misfits,
             },
         )
@@ -114,8 +114,8 @@ class TheirsView(Source):
         complain(
             source.where,
             {
-                "that the other form has no place for": sorted(there - table.by_ours.keys() - set(table.unplaced)),
-                "that the other form needs and that are missing": sorted(table.by_ours.keys() - there),
+                "without a place in the other form": sorted(there - table.by_ours.keys() - set(table.unplaced)),
+                "missing, though the other form needs them": sorted(table.by_ours.keys() - there),
                 "of another shape": misfits,
             },
         )
@@ -150,7 +150,7 @@ def complain(where: str, findings: Mapping[str, list[str]]) -> None:
         if names:
             shown = ", ".join(repr(name) if " " not in name else name for name in names[:_LISTED])
             more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            parts.append(f"{len(names)} tensor{'s' if len(names) > 1 else ''} {kind}: {shown}{more}")
+            parts.append(f"tensors {kind} ({len(names)}): {shown}{more}")
     if parts:
         raise WeightsError(
             f"{where}: " + "; ".join(parts) + ". Check that config and weights are of one model; name what is to start "
@@ -179,8 +179,8 @@ def check_shapes(source: Source, expected: Mapping[str, tuple[int, ...]], *, fre
     complain(
         source.where,
         {
-            "that have no place in this model": sorted(there - needed),
-            "that this model needs and that are missing": absent,
+            "without a place in this model": sorted(there - needed),
+            "missing, though this model needs them": absent,
             "of another shape": shapes,
         },
     )
