@@ -10,7 +10,7 @@ from images import prepared_images
 
 NAME = "image_work"
 MODES = {
-    "decode": ("decoded", 2.0),
+    "decode": ("decoded", 1.5),
     "resize": ("decoded, resized to 336 x 336", 2.0),
     "shrink": ("decoded at half size (opt-in), resized to 224 x 224", 1.5),
     "tile": ("decoded, 3 x 2 tiles of 448 x 448 and a thumbnail", 1.2),

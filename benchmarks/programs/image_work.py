@@ -104,6 +104,6 @@ def done(sources: list[bytes]) -> Iterator[object]:
 
 found = jpegs()
 if options.mode == "difference":
-    report(**difference(found[:50]))
+    report(shrunk_pixels_off_by_levels=difference(found[:50]))
 else:
     report(**throughput(done(found), size=lambda _: 1, warm_up_batches=20, window_seconds=options.window_seconds))
