@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import isfinite
 from typing import Literal
 
@@ -115,7 +116,7 @@ class Plan:
         """Whether weights change along the run, by schedule or with the lengths of samples."""
         return self.weights_in == "tokens" or any(leaf.shares for leaf in self.leaves)
 
-    @property
+    @cached_property
     def weights_mark(self) -> str:
         """``fixed``, or what tells apart the ways in which weights change."""
         if not self.moves:
