@@ -18,7 +18,7 @@ from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.make import Make
-from omniloom.data.pipeline.pack import Pack
+from omniloom.data.pipeline.pack import Pack, _tell_of_growth
 from omniloom.data.pipeline.restore import restore
 from omniloom.data.pipeline.selection import Selection
 from omniloom.data.pipeline.stream import Stage
@@ -257,6 +257,14 @@ def test_nothing_stalls_and_what_never_fits_is_counted() -> None:
     for _ in islice(endless.open(Lane(0, 1), desk), 50):
         pass
     assert {reason for leaf in desk.tally.take().values() for reason in leaf.skipped} == {"unlucky"}
+
+
+def test_a_window_that_is_too_small_grows_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    _tell_of_growth.cache_clear()
+    make = Make(ENDLESS, (Numbers("a", []), Numbers("b", [])), encode=encoded)
+    for _ in islice(Pack(make, 3, hesitant, packed).open(Lane(0, 1), Desk()), 9):
+        pass
+    assert caplog.text.count("packing windows of 3 samples a lane are too small to choose a pack from") == 1
 
 
 def test_choosing_nothing_for_ever_is_an_error_and_not_a_standstill() -> None:

@@ -7,8 +7,10 @@ packs of it are used up; restoring makes the window again. No sample is ever par
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from omniloom.data.pipeline import seeding
@@ -22,6 +24,8 @@ from omniloom.data.pipeline.stream import Item, RemakingStream, State, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, PackKey, SampleKey
 from omniloom.errors import FatalSampleError, SampleError, SkipSample
+
+logger = logging.getLogger("omniloom")
 
 SampleItem = tuple[SampleKey, Any]
 
@@ -221,6 +225,8 @@ class PackStream(Iterator[Item]):
                 break
             held = len(self._window)
             self._read(self._window, min(limit, held + max(size, held // 4)))
+            if not self._over:
+                _tell_of_growth(size)
         self._window, self._filled = [], True
         self._decode_ahead(0)
         self._next_place = _with_end(self._samples.state_dict(), self._over)
@@ -333,6 +339,15 @@ class _Places:
     def untaken(self) -> list[SampleItem]:
         """The samples that were not named."""
         return [item for item, taken in zip(self._window, self._taken, strict=True) if not taken]
+
+
+@cache
+def _tell_of_growth(window_samples: int) -> None:
+    """Log, once in a process, that windows of this size do not do."""
+    logger.warning(
+        "packing windows of %d samples a lane are too small to choose a pack from; they grow to what it takes, at most "
+        "%d. With a larger packing_buffer_size, or fewer lanes, they need not.", window_samples, MOST_WAITING,
+    )  # fmt: skip
 
 
 def _with_end(place: State, over: str) -> State:
