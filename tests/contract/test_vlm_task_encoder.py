@@ -349,6 +349,21 @@ def test_the_loader_gives_packs_in_which_tokens_and_features_agree(prepared: Pat
     assert "placeholder-count" in str(counted)
 
 
+def test_no_pixel_is_decoded_before_a_pack_is_chosen(prepared: Path) -> None:
+    seen: list[Any] = []
+
+    class Watching(LlavaTaskEncoder):
+        def select_samples_to_pack(self, samples: list[Any], *, last: bool = False) -> Any:
+            seen.extend(image.is_decoded for sample in samples for image in sample.images)
+            return super().select_samples_to_pack(samples, last=last)
+
+    plain = _encoder(pack_tokens=500)
+    watching = Watching(tokenizer=plain.tokenizer, template="chatml", images=plain.images, settings=plain.settings)
+    assert len(list(_loaded(prepared, watching, packing_buffer_size=10, batch_size=1))) > 3
+    assert len(seen) > 20
+    assert not any(seen)
+
+
 def test_a_policy_keeps_what_another_refuses(prepared: Path) -> None:
     rules = TalkRules(placeholders=MEGATRON_PLACEHOLDERS)
     batches = list(_loaded(prepared, _encoder(rules=rules, form="megatron"), batch_size=1))

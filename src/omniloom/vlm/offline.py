@@ -17,7 +17,7 @@ from omniloom.data.convert.json_entries import RawEntry
 from omniloom.data.convert.llava_entry import LlavaEntry
 from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.loader.config import WorkerConfig
-from omniloom.data.media.lazy import Lazy
+from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.open import get_val_dataset
 from omniloom.data.pipeline.make import Make
 from omniloom.data.sample import SampleKey
@@ -46,7 +46,9 @@ class TalkedSample:
 
 
 class TalkEncoder(LlavaTaskEncoder):
-    """An encoder that keeps the conversation beside the tokens."""
+    """An encoder that keeps the conversation beside the tokens, and images as they are stored."""
+
+    decoder = SampleDecoder(image_decode="raw", av_decode="raw")
 
     @classmethod
     def of(cls, encoder: LlavaTaskEncoder) -> TalkEncoder:
@@ -181,7 +183,6 @@ def _written(sample: TalkedSample) -> dict[str, Any]:
 
 def _bytes(image: Any) -> bytes:
     """The undecoded bytes of an image."""
-    data = image.data if isinstance(image, Lazy) else image
-    if not isinstance(data, bytes):
-        raise DatasetError(f"an image that is a {type(data).__name__}; undecoded bytes expected, to be written again")
-    return data
+    if not isinstance(image, bytes):
+        raise DatasetError(f"an image that is a {type(image).__name__}; undecoded bytes expected, to be written again")
+    return image

@@ -78,8 +78,8 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     return ConversationSample(
         **_base(raw),
         turns=turns,
-        images=[raw[name] for name in _image_parts(raw)],
-        video=next((raw[name] for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
+        images=[raw.peek(name) for name in _image_parts(raw)],
+        video=next((raw.peek(name) for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
     )
 
 
@@ -94,7 +94,7 @@ def _cook_complete(raw: CrudeSample, one: dict[str, Any], *, key: str, images: l
     return ConversationSample(
         **{**_base(raw), "__key__": key},
         turns=one["turns"],
-        images=[raw[name] for name in images],
+        images=[raw.peek(name) for name in images],
         grids=[None if grid is None else (grid[0], grid[1]) for grid in one["grids"]],
         complete=True,
     )

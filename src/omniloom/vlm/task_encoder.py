@@ -99,7 +99,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         ConfigError: the tokenizer lacks a token of the template, or settings do not go together.
     """
 
-    decoder = SampleDecoder(image_decode="raw", av_decode="raw")
+    decoder = SampleDecoder(image_decode="rgb8", av_decode="raw", lazy=True)
     cookers = (Cooker(cook_conversation),)
 
     def __init__(
