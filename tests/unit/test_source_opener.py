@@ -96,6 +96,8 @@ def test_kinds_are_told_by_endings_and_contents(files: list[str], path: str, kin
         ([], "none.jsonl", "there is no such file or folder"),
         ([], ".", "not prepared .holds no files.; run `omniloom prepare"),
         (["a/x.tar"], ".", "not prepared .holds a/x.tar."),
+        (["a.jsonl.gz", "b.jsonl"], ".", r"holds a\.jsonl\.gz; .* cannot be packed"),
+        (["a.tar.gz"], ".", r"not prepared .holds a\.tar\.gz"),
         (["x.csv"], "x.csv", r"\.csv found; files that hold samples end in \.jsonl, \.parquet"),
         (["x.json", "images/1.jpg"], ".", "holds x.json, a JSON list, as LLaVA's data sets are"),
     ],

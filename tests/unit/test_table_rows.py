@@ -126,6 +126,16 @@ def test_dates_and_decimals_are_texts(tmp_path: Path) -> None:
     assert column_values(rows.read(0).parts, rows.kinds, None) == {"when": "1970-01-01 00:00:00", "price": "1.00"}
 
 
+def test_a_column_of_keys_is_that_and_base_fields_stay_what_they_are(tmp_path: Path) -> None:
+    rows = [{"__key__": f"a/{n}", "__url__": "x.tar", "__sources__": "nonsense", "txt": f"t{n}"} for n in range(2)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
+    file = RowFile("x.parquet", str(tmp_path / "x.parquet"), 0)
+    table = open_parquet_rows([file], root=str(tmp_path))
+    assert (table.read(1).name, table.read(1).parts) == ("a/1", {"__url__": b"x.tar", "txt": b"t1"})
+    narrow = open_parquet_rows([file], root=str(tmp_path), wanted=frozenset({"txt"}))
+    assert (narrow.read(0).name, narrow.read(0).parts, narrow.kinds) == ("a/0", {"txt": b"t0"}, {"txt": "text"})
+
+
 def test_large_whole_numbers_are_exact(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [9007199254740993]}), tmp_path / "x.parquet")
     rows = open_parquet_rows([RowFile("x.parquet", str(tmp_path / "x.parquet"), 0)], root=str(tmp_path))

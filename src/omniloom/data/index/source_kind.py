@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.info import is_prepared
 from omniloom.data.index.layout import DATASET_YAML, MAIN_FOLDER, is_inside, mending_command, meta_path
+from omniloom.data.index.sources import COMPRESSED_SUFFIXES, SHARD_SUFFIX
 from omniloom.errors import ConfigError, DatasetError
 
 SourceKind = Literal["webdataset", "jsonl", "parquet", "arrow", "llava", "folder", "metadataset"]
@@ -27,7 +28,8 @@ FOLDER_INDEX = "files.jsonl"
 SAVED_DATASET = "state.json"
 SAVED_DATASETS = "dataset_dict.json"
 _SHARDED: tuple[str, ...] = (".parquet", ".jsonl", ".arrow")
-_ARCHIVES = (".tar", ".tgz", ".gz", ".zst", ".bz2", ".xz")
+_ARCHIVES = (SHARD_SUFFIX, *COMPRESSED_SUFFIXES)
+_PACKED = tuple(kind + packed for kind in (".jsonl", ".json") for packed in (".gz", ".zst", ".bz2", ".xz"))
 _LOOKED_AT = 100_000
 _KEYS = {"kind", "files", "json", "images"}
 
@@ -129,10 +131,15 @@ def _folder_kind(root: str) -> SourceKind:
     if Path(root, SAVED_DATASET).is_file() or Path(root, SAVED_DATASETS).is_file():
         return "arrow"
     found: dict[str, str] = {}
+    archive = packed = None
     for name in _some_names(root):
-        ending = os.path.splitext(name)[1].lower()  # noqa: PTH122 - many names
-        found.setdefault(ending, name)
-    archive = next((found[ending] for ending in _ARCHIVES if ending in found), None)
+        found.setdefault(os.path.splitext(name)[1].lower(), name)  # noqa: PTH122 - many names
+        archive = archive or (name if name.lower().endswith(_ARCHIVES) else None)
+        packed = packed or (name if name.lower().endswith(_PACKED) else None)
+    if packed is not None:
+        raise DatasetError(
+            f"{root}: holds {packed}; records are read in any order, so they cannot be packed. Unpack it."
+        )
     if archive is not None or not found:
         held = f"holds {archive}" if archive else "holds no files"
         raise DatasetError(f"{root}: the data set is not prepared ({held}); run `{mending_command(root)}`.")

@@ -26,27 +26,27 @@ Key = tuple[str, str]
 
 @dataclass(eq=False)
 class PendingTask:
-    """A value on its way into the cache, or there.
+    """A value on its way into the cache, or there; its fields have Energon's names.
 
     Attributes:
         ds: its store.
         fname: its name in the store.
-        future: the fetching; gives whether the value is in the cache.
-        references: lazies that have yet to use it.
-        wanted_now: somebody waits for it, so it must not wait for room.
-        path: its file, once it is written.
-        size_bytes: room it takes.
-        source: where it came from.
+        send_to_cache_future: the fetching; gives whether the value is in the cache.
+        refcount: lazies that have yet to use it.
+        require_data_now: somebody waits for it, so it must not wait for room.
+        cache_path: its file, once it is written.
+        data_size: room it takes.
+        source_info: where it came from.
     """
 
     ds: FileStore[Any]
     fname: str
-    future: Future[bool] | None = None
-    references: int = 1
-    wanted_now: bool = False
-    path: Path | None = None
-    size_bytes: int = 0
-    source: SourceInfo | None = None
+    send_to_cache_future: Future[bool] | None = None
+    refcount: int = 1
+    require_data_now: bool = False
+    cache_path: Path | None = None
+    data_size: int = 0
+    source_info: SourceInfo | None = None
 
 
 class FileCacheLazy(Lazy[T]):
@@ -175,9 +175,9 @@ class FileStoreCachePool(CachePool):
             entry = self._pending_tasks.get((ds.get_path(), fname))
             if entry is None:
                 entry = self._pending_tasks[ds.get_path(), fname] = PendingTask(ds, fname)
-                entry.future = self._worker_pool.submit(self._fetch, entry)
+                entry.send_to_cache_future = self._worker_pool.submit(self._fetch, entry)
             else:
-                entry.references += 1
+                entry.refcount += 1
         return FileCacheLazy(ds=ds, fname=fname, pool=self, entry=entry)
 
     def to_cache(self, data: T, name: str) -> CacheFileLazy[T]:
@@ -197,8 +197,8 @@ class FileStoreCachePool(CachePool):
         with self._lock:
             self._shutting_down = True
             for entry in self._pending_tasks.values():
-                if entry.future is not None:
-                    entry.future.cancel()
+                if entry.send_to_cache_future is not None:
+                    entry.send_to_cache_future.cancel()
             self._room.notify_all()
         self._worker_pool.shutdown(wait=True)
         with self._lock:
@@ -211,9 +211,9 @@ class FileStoreCachePool(CachePool):
         cached = False
         try:
             with self._lock:
-                entry.wanted_now = True
+                entry.require_data_now = True
                 self._room.notify_all()
-                future = entry.future
+                future = entry.send_to_cache_future
             if future is not None and not future.cancel():
                 with contextlib.suppress(CancelledError):
                     cached = future.result()
@@ -231,33 +231,33 @@ class FileStoreCachePool(CachePool):
         if self._owner != os.getpid():
             return
         with self._lock:
-            entry.references -= 1
-            entry.wanted_now = False
-            if entry.references <= 0:
+            entry.refcount -= 1
+            entry.require_data_now = False
+            if entry.refcount <= 0:
                 self._pending_tasks.pop((entry.ds.get_path(), entry.fname), None)
-                if entry.future is not None:
-                    entry.future.cancel()
+                if entry.send_to_cache_future is not None:
+                    entry.send_to_cache_future.cancel()
                 self._remove(entry)
                 self._room.notify_all()
-            elif again and entry.path is None and not self._shutting_down and not _failed(entry.future):
-                entry.future = self._worker_pool.submit(self._fetch, entry)
+            elif again and entry.cache_path is None and not (self._shutting_down or _failed(entry)):
+                entry.send_to_cache_future = self._worker_pool.submit(self._fetch, entry)
 
     def _fetch(self, entry: PendingTask) -> bool:
         """Bring a value into the cache; false where there is no need or no room."""
         if self.method == "raw":
-            data, entry.source = entry.ds._get_raw(entry.fname)
+            data, entry.source_info = entry.ds._get_raw(entry.fname)
         else:
-            value, entry.source = entry.ds[entry.fname]
+            value, entry.source_info = entry.ds[entry.fname]
             data = pickle.dumps(value)
         with self._lock:
             while not self._has_room(len(data)):
-                if entry.wanted_now or self._shutting_down or entry.references <= 0:
+                if entry.require_data_now or self._shutting_down or entry.refcount <= 0:
                     return False
                 self._room.wait()
-            if self._shutting_down or entry.references <= 0:
+            if self._shutting_down or entry.refcount <= 0:
                 return False
-            entry.size_bytes = len(data)
-            self.current_cache_size += entry.size_bytes
+            entry.data_size = len(data)
+            self.current_cache_size += entry.data_size
             self.current_cache_count += 1
         try:
             path = self._folder.write(_file_name(entry), data)
@@ -265,8 +265,8 @@ class FileStoreCachePool(CachePool):
             self._give_back(entry)
             raise
         with self._lock:
-            entry.path = path
-            if entry.references <= 0:
+            entry.cache_path = path
+            if entry.refcount <= 0:
                 self._remove(entry)
         return True
 
@@ -275,25 +275,25 @@ class FileStoreCachePool(CachePool):
         return not full and self.current_cache_size + size_bytes <= self.max_cache_size
 
     def _read(self, entry: PendingTask) -> tuple[Any, SourceInfo]:
-        if entry.path is None or entry.source is None:
+        if entry.cache_path is None or entry.source_info is None:
             return entry.ds[entry.fname]
-        data = self._folder.read(entry.path)
+        data = self._folder.read(entry.cache_path)
         if self.method == "raw":
-            return entry.ds._decode_raw(data, fname=entry.fname), entry.source
-        return pickle.loads(data), entry.source  # this process wrote it, into a folder of its own
+            return entry.ds._decode_raw(data, fname=entry.fname), entry.source_info
+        return pickle.loads(data), entry.source_info  # this process wrote it, into a folder of its own
 
     def _remove(self, entry: PendingTask) -> None:
-        if entry.path is not None:
+        if entry.cache_path is not None:
             with contextlib.suppress(OSError):
-                entry.path.unlink()
-            entry.path = None
+                entry.cache_path.unlink()
+            entry.cache_path = None
             self._give_back(entry)
 
     def _give_back(self, entry: PendingTask) -> None:
         with self._lock:
-            self.current_cache_size -= entry.size_bytes
+            self.current_cache_size -= entry.data_size
             self.current_cache_count -= 1
-            entry.size_bytes = 0
+            entry.data_size = 0
             self._room.notify_all()
 
     def _renew(self) -> None:
@@ -321,7 +321,8 @@ def _again(parent: Path, workers: int, gbytes: float, count: int, method: Litera
     )
 
 
-def _failed(future: Future[bool] | None) -> bool:
+def _failed(entry: PendingTask) -> bool:
+    future = entry.send_to_cache_future
     return future is not None and future.done() and not future.cancelled() and future.exception() is not None
 
 

@@ -11,6 +11,11 @@ from omniloom.data.tables.columns import ColumnKind, row_parts
 from omniloom.errors import DatasetError, ShardError, SkipSample
 from omniloom.storage.inside import InsideFolder
 
+KEY_COLUMN = "__key__"
+"""A column of this name holds the keys of the samples, as in tables that were made of WebDatasets."""
+
+_RESERVED = frozenset(("__shard__", "__restore_key__", "__subflavors__", "__sources__"))
+
 
 class Table(Protocol):
     """One table file, opened when it is asked; picklable while closed."""
@@ -43,7 +48,8 @@ class TableRows(FileRows):
         root: str,
     ) -> None:
         super().__init__(files)
-        self.kinds = dict(kinds)
+        self._read_kinds = dict(kinds)
+        self.kinds = {name: kind for name, kind in kinds.items() if name != KEY_COLUMN}
         self.names = tuple(names)
         self._tables = list(tables)
         self._inside = InsideFolder(root)
@@ -51,8 +57,9 @@ class TableRows(FileRows):
     def read(self, row: int) -> RawSample:
         """The parts of a row. Raises SkipSample, ShardError or StorageError."""
         number, file_row = self.find_included(row)
-        parts = row_parts(self._tables[number].row(file_row), self.kinds, self._inside.read)
-        return RawSample(self.key_of(number, file_row), self.files[number].name, parts)
+        parts = row_parts(self._tables[number].row(file_row), self._read_kinds, self._inside.read)
+        key = parts.pop(KEY_COLUMN, b"").decode() or self.key_of(number, file_row)
+        return RawSample(key, self.files[number].name, parts)
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """File of a row, and the bytes that have to be read for it; never raises."""
@@ -103,5 +110,10 @@ def check_rows(file: RowFile, rows: int) -> None:
 
 
 def chosen(kinds: Mapping[str, ColumnKind], wanted: Container[str] | None) -> dict[str, ColumnKind]:
-    """The columns that are read."""
-    return {name: kind for name, kind in kinds.items() if wanted is None or name in wanted}
+    """The columns that are read; keys always, where they are texts, and nothing that has the name of a base field."""
+    read = {name: kind for name, kind in kinds.items() if wanted is None or name in wanted}
+    if kinds.get(KEY_COLUMN) == "text":
+        read[KEY_COLUMN] = "text"
+    else:
+        read.pop(KEY_COLUMN, None)
+    return {name: kind for name, kind in read.items() if name not in _RESERVED}
