@@ -173,6 +173,12 @@ def test_opened_once_whatever_is_asked(plain: bytes, monkeypatch: pytest.MonkeyP
     assert len(calls) == 1
 
 
+def test_threads_give_the_same_frames(plain: bytes) -> None:
+    with VideoReader(plain) as one, VideoReader(plain, threads=2) as two:
+        for times in ([0.5, 1.7, 3.9], [0.1, 0.2], [2.2]):
+            assert np.array_equal(one.frames_at(times).pixels, two.frames_at(times).pixels)
+
+
 def test_a_long_group_of_frames_is_decoded_in_bounded_memory_of_packets() -> None:
     video = make_video(frames=300, gop=10_000)
     with VideoReader(video) as reader:

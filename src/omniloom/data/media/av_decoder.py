@@ -12,7 +12,7 @@ from omniloom.data.media.av_clips import audio_clip, frame_time
 from omniloom.data.media.av_data import AVData
 from omniloom.data.media.av_facts import facts_of
 from omniloom.data.media.av_open import Media, load_av
-from omniloom.data.media.av_track import VideoTrack, stacked
+from omniloom.data.media.av_track import Pixels, VideoTrack, stacked
 from omniloom.data.media.av_walk import Range
 from omniloom.data.media.metadata import AVMetadata
 from omniloom.errors import ConfigError, SampleError
@@ -115,6 +115,19 @@ class AVDecoder:
             [torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in map(stacked, found)],
             [(track.seconds(pictures[0].time), track.seconds(pictures[-1].end)) for pictures in found],
         )
+
+    def frames_shown_at(
+        self, seconds: Sequence[float], *, size: tuple[int, int] | None = None
+    ) -> tuple[Pixels, list[float]]:
+        """The frames shown at given times, without those after the end: uint8 (frames, height, width, 3), and begins.
+
+        Raises:
+            SampleError: as `VideoReader.frames_at` does, but for ``out-of-range``; ``size-changes``.
+        """
+        track = VideoTrack(self._opened(), rotate=False, strict=False)
+        ticks = [track.ticks(second) for second in seconds]
+        found = [pictures[0] for pictures in track.read([Range(tick, tick) for tick in ticks], size=size) if pictures]
+        return stacked(found), [track.seconds(picture.time) for picture in found]
 
     def get_audio_clips(
         self, audio_clip_ranges: Spans, audio_unit: Literal["samples", "seconds"] = "seconds"

@@ -48,6 +48,8 @@ def stacked(pictures: Sequence[Picture]) -> Pixels:
         raise SampleError(
             f"the video changes its size: frames of {told} pixels. Give a size to scale all to", reason="size-changes"
         )
+    if not sizes:
+        return np.zeros((0, 0, 0, 3), np.uint8)
     return np.stack([picture.pixels for picture in pictures])
 
 
@@ -59,6 +61,7 @@ class VideoTrack:
         number: which of its video streams.
         rotate: turn frames as the container says they are shown.
         strict: refuse damaged frames; otherwise the decoder conceals what it can.
+        threads: how many frames are decoded at once.
 
     Attributes:
         stream: PyAV's.
@@ -71,7 +74,9 @@ class VideoTrack:
         SampleError: ``no-video``: there is no such stream; ``no-decoder``; ``too-large``.
     """
 
-    def __init__(self, media: Media, *, number: int = 0, rotate: bool = True, strict: bool = True) -> None:
+    def __init__(
+        self, media: Media, *, number: int = 0, rotate: bool = True, strict: bool = True, threads: int = 1
+    ) -> None:
         streams: Any = media.container.streams.video
         if number >= len(streams):
             kinds = ", ".join(stream.type for stream in media.container.streams) or "nothing"
@@ -89,6 +94,8 @@ class VideoTrack:
             raise _too_large(context.width, context.height)
         if not context.is_open:
             context.options = {"err_detect": "explode"} if strict else {}
+            if threads > 1:
+                context.thread_type, context.thread_count = "FRAME", threads
         self.begin: int = self.stream.start_time or 0
         self.frame_ticks = float(1 / ((self.stream.average_rate or 25) * self.stream.time_base))
         # AVI keeps no time of presentation; what FFmpeg makes up for reordered frames is wrong.

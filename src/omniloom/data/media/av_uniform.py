@@ -100,15 +100,14 @@ def get_single_frames_uniform(
     """
     import torch  # noqa: PLC0415
 
-    data = get_clips_uniform(av_decoder, 0, num_frames, request_video=True, video_out_frame_size=video_out_frame_size)
-    if not data.video_clips:
+    duration_seconds = _known(av_decoder.get_video_duration()[0], "video")
+    half_a_frame = 0.5 / av_decoder.get_video_fps()
+    times = [float(time) for time in np.linspace(half_a_frame, duration_seconds - half_a_frame, num_frames)]
+    pixels, starts = av_decoder.frames_shown_at(times, size=video_out_frame_size)
+    if not starts:
         raise SampleError("the video has no frame at the times that its header promises", reason="no-video")
-    if len({clip.shape[1:] for clip in data.video_clips}) > 1:
-        raise SampleError(
-            "the video changes its size; give video_out_frame_size to scale all frames to", reason="size-changes"
-        )
-    frames = torch.cat(data.video_clips, dim=0)
-    return (frames, [start for start, _ in data.video_timestamps or []]) if return_timestamps else frames
+    frames = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    return (frames, starts) if return_timestamps else frames
 
 
 def _known(duration_seconds: float | None, kind: Literal["video", "audio"]) -> float:

@@ -167,7 +167,7 @@ class Walk:
             floor = self._floors[number]
             if floor is None:
                 break
-            if floor < packet.pts <= self._ranges[number].last:
+            if floor < packet.pts <= self._ranges[number].last and not self._ranges[number].tolerance:
                 self._take(number, packet.pts)
 
     def _choose(self) -> None:
@@ -179,6 +179,8 @@ class Walk:
             if self._floors[number] is None and (floor := self._floor(one)) is not None:
                 self._floors[number] = floor
                 self._take(number, floor)
+                if one.tolerance:
+                    continue
                 after = bisect.bisect_right(self._times, floor)
                 for time in self._times[after : bisect.bisect_right(self._times, one.last)]:
                     self._take(number, time)

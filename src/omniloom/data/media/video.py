@@ -90,6 +90,8 @@ class VideoReader:
         stream: which of its video streams.
         rotate: turn frames as the container says they are shown.
         strict: refuse damaged frames (``corrupt-media``); otherwise the decoder conceals what it can.
+        threads: threads of the decoder. One, for the cores belong to the workers of a loader, and a process that
+            forks must have no others; more help where one video is waited for. The frames are the same.
         patience_seconds: how long opening may take, and how long no frame may come, before it counts as hung.
 
     Raises:
@@ -105,11 +107,12 @@ class VideoReader:
         stream: int = 0,
         rotate: bool = True,
         strict: bool = True,
+        threads: int = 1,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         with ExitStack() as stack:
             self.media = stack.enter_context(opened(source, patience_seconds=patience_seconds))
-            self._track = VideoTrack(self.media, number=stream, rotate=rotate, strict=strict)
+            self._track = VideoTrack(self.media, number=stream, rotate=rotate, strict=strict, threads=threads)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
