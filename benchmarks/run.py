@@ -24,6 +24,7 @@ NAMES = (
     "text",
     "images",
     "image_work",
+    "video",
     "first_batch",
     "prepare",
     "mix",
