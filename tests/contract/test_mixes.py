@@ -395,7 +395,7 @@ def test_a_data_set_is_added_and_weights_change_in_mid_run(data: Path, caplog: p
     left_out.restore_state_rank(state)
     assert {key[0] for key in (sample.__key__ for sample in islice(left_out, 100))} == {"a"}
     half = [get_loader(train(ol.source(data / "a", subset=part))) for part in (("0%", "50%"), ("50%", "end"))]
-    with pytest.raises(ol.StateError, match=r"parts=.*'train \[0.0*%:50.0*%\]'"):
+    with pytest.raises(ol.StateError, match=r"parts=.*'train \[0%:50%\]'"):
         half[1].restore_state_rank(half[0].save_state_rank())
     with pytest.raises(ol.StateError, match="shuffles="):
         get_loader(

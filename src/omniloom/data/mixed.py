@@ -127,6 +127,10 @@ class MixOpener:
         as_one = flat.mode in ("repetitions", "concat")
         return OpenedMix(leaves, (*plan_leaves, *left_out), as_one)
 
+    def ways(self, flat: Flat) -> list[tuple[str, tuple[FlatLeaf, ...]]]:
+        """The data sets of a mix by name, each with all ways that lead to it."""
+        return [(entry.name, entry.ways) for entry in _entries(flat.leaves, merge=True)]
+
     def open_evaluation(self, flat: Flat) -> list[Leaf]:
         """The leaves for evaluation, in the order of the mix; one that comes twice is gone through twice."""
         return self._open_all([(entry.ways, entry.name) for entry in _entries(flat.leaves, merge=False)])

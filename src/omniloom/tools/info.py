@@ -15,7 +15,10 @@ from omniloom.data.index.info import Info, read_info
 from omniloom.data.index.layout import DATABASE, DATASET_YAML, SPLIT_YAML, meta_path
 from omniloom.data.index.omniloom_json import OmniloomInfo, read_omniloom_info
 from omniloom.data.index.splits import Splits, read_splits
+from omniloom.data.mix.paths import is_metadataset
+from omniloom.data.mix_facts import mix_facts
 from omniloom.data.source_tools import other_source, source_facts
+from omniloom.tools.mixes import describe_mix
 from omniloom.tools.other_sources import describe_other
 
 _FIRST_PARTS = ("train", "val", "test")
@@ -30,7 +33,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of Markdown.")
 def command(dataset: Path, *, split_config: str, config_name: str, as_json: bool) -> None:
-    """Tell what a prepared data set holds."""
+    """Tell what a prepared data set holds, or what a metadataset comes to."""
+    if is_metadataset(str(dataset)):
+        mix = mix_facts(dataset)
+        click.echo(json.dumps(mix) if as_json else describe_mix(mix))
+        return
     source = other_source(dataset, config_name=config_name)
     if source is not None:
         found = source_facts(source, split_config=split_config, config_name=config_name)

@@ -23,10 +23,10 @@ from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio, read_splits
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.source_tools import other_source
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
+from omniloom.tools.mixes import prepare_mix
 from omniloom.tools.other_sources import prepare_other
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
 from omniloom.tools.prepare_media import find_media, index_media, media_summary
-from omniloom.tools.prepare_mix import prepare_mix
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
 from omniloom.tools.progress_bar import Display, progress_bar
 

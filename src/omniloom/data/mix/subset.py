@@ -30,7 +30,11 @@ class Subset:
 
     def __str__(self) -> str:
         rows = "" if self.rows is None else f"[{self.rows[0]}:{'' if self.rows[1] is None else self.rows[1]}]"
-        return rows if rows and self.share == (0.0, 1.0) else f"{rows}[{self.share[0]:.6%}:{self.share[1]:.6%}]"
+        return (
+            rows
+            if rows and self.share == (0.0, 1.0)
+            else f"{rows}[{100 * self.share[0]:.10g}%:{100 * self.share[1]:.10g}%]"
+        )
 
     @classmethod
     def parse(cls, value: Any, *, place: Place) -> Subset:
