@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
@@ -242,6 +243,10 @@ def test_a_dict_of_parts_decodes_what_is_looked_at() -> None:
         assert made["0.png"].shape == (2, 3)
     assert (again | {"more": 1})["png"].shape == (2, 3)
     assert sample.copy()["0.png"].shape == (2, 3)
+    assert dict(**again)["png"].shape == again.setdefault("png").shape == (2, 3)
+    assert copy.deepcopy(copy.copy(sample))["0.png"].shape == (2, 3)
+    last = CrudeSample(png=decoder.later("png", IMAGE))
+    assert last.popitem()[1].shape == (2, 3)
     assert (sample.get("absent", 5), sample.pop("0.png").shape, "0.png" in sample) == (5, (2, 3), False)
 
 

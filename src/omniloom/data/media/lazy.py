@@ -111,6 +111,15 @@ class LazyDict(dict[str, Any]):
         """Take the value of that name out. Raises KeyError where there is none, unless a default is given."""
         return resolve(super().pop(name, *default))
 
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last name and its value out."""
+        name, value = super().popitem()
+        return name, resolve(value)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The value of that name, which is set to the default where there is none."""
+        return resolve(super().setdefault(name, default))
+
     def values(self) -> Any:
         """All values, each decoded when its turn comes."""
         return map(self.__getitem__, self)
