@@ -33,7 +33,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of Markdown.")
 def command(dataset: Path, *, split_config: str, config_name: str, as_json: bool) -> None:
-    """Tell what a prepared data set holds, or what a metadataset comes to."""
+    """Tell what a prepared data set holds.
+
+    Of a metadataset (.yaml), the data sets it comes to, with their rows and shares of the draws.
+    """
     if is_metadataset(str(dataset)):
         mix = mix_facts(dataset)
         click.echo(json.dumps(mix) if as_json else describe_mix(mix))
