@@ -15,7 +15,7 @@ from tests.unit.image_files import encoded, exif, photograph, with_app1
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 REFUSALS = ("empty-member", "not-an-image", "corrupt-image", "truncated-image")
-FORMS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA"]
+FORMS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA", "PCX", "SGI", "DDS"]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -72,9 +72,20 @@ KINDS: tuple[ImageKind, ...] = (
     ImageKind("BMP", ("bmp", "dib"), _at_start(b"BM")),
     ImageKind("ICO", ("ico",), _at_start(b"\0\0\1\0")),
     ImageKind("PPM", ("ppm", "pgm", "pbm", "pnm"), _at_start(b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")),
+    ImageKind("PSD", ("psd",), _at_start(b"8BPS")),
+    ImageKind("DDS", ("dds",), _at_start(b"DDS ")),
+    ImageKind("ICNS", ("icns",), _at_start(b"icns")),
+    ImageKind("QOI", ("qoi",), _at_start(b"qoif")),
+    ImageKind("SGI", ("sgi",), _at_start(b"\x01\xda")),
+    ImageKind("PCX", ("pcx",), ()),
     ImageKind("TGA", ("tga",), ()),
 )
-"""Formats in the order in which they are tried. TGA has no mark of its own: Pillow tries it last."""
+"""Formats in the order in which they are tried. The last two have no mark of their own: Pillow tries them.
+
+EPS is not here, although Pillow opens it: it would start Ghostscript.
+"""
+
+UNMARKED_FORMATS = tuple(kind.name for kind in KINDS if not kind.magics)
 
 IMAGE_EXTENSIONS = frozenset(extension for kind in KINDS for extension in kind.extensions if kind.name != "PDF")
 """Parts that are decoded as images by default; a PDF's pages only where the decoder is told to."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from omniloom.data.media.image_kinds import ImageKind, load_plugin
+from omniloom.data.media.image_kinds import UNMARKED_FORMATS, ImageKind, load_plugin
 from omniloom.data.media.image_options import ImageOptions, Pixels, truncated
 from omniloom.data.media.image_pdf import pdf_pages, render_pdf
 from omniloom.data.media.image_png import plain_png
-from omniloom.data.media.probe import UNMARKED_FORMATS, is_cut
+from omniloom.data.media.probe import is_cut
 from omniloom.errors import ConfigError, SampleError
 
 _SIXTEEN_BITS = frozenset(("I;16", "I;16L", "I;16B", "I;16N"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
-from omniloom.data.media.image_kinds import ImageKind, kind_named, load_plugin, no_image, sniff_image
+from omniloom.data.media.image_kinds import UNMARKED_FORMATS, ImageKind, kind_named, load_plugin, no_image, sniff_image
 from omniloom.data.media.image_orientation import (
     ORIENTATION_TAG,
     UPRIGHT,
@@ -25,9 +25,6 @@ from omniloom.data.media.image_orientation import (
 from omniloom.errors import SampleError
 
 PNG_START = 8
-UNMARKED_FORMATS = ("TGA", "PCX", "PSD", "SGI", "DDS", "ICNS", "QOI")
-"""What Pillow may try on bytes that `sniff_image` does not know. EPS is not among them: it would run Ghostscript."""
-
 _XMP_HEADER = b"http://ns.adobe.com/xap/1.0/\0"
 _PNG_XMP = b"XML:com.adobe.xmp"
 SOF_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
