@@ -349,6 +349,20 @@ def test_the_loader_gives_packs_in_which_tokens_and_features_agree(prepared: Pat
     assert "placeholder-count" in str(counted)
 
 
+def test_rows_of_parquet_are_conversations_as_they_are(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pictures = [{"bytes": _png(60, 30, n), "path": None} for n in range(3)]
+    llava = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A box."}]
+    one = {"image": pictures[:1], "conversations": [llava]}
+    two = {"images": [pictures[1:]], "texts": [[{"user": "Which <image>?", "assistant": "The 2nd."}]]}
+    for name, table, tiles, learned in (("one", one, [3], "A box."), ("two", two, [3, 3], "The 2nd.")):
+        parquet.write_table(pyarrow.table(table), tmp_path / f"{name}.parquet")
+        (batch,) = _loaded(tmp_path / f"{name}.parquet", _encoder(), batch_size=1)
+        assert batch.num_tiles.tolist() == tiles
+        assert _tokenizer().decode(batch.labels[batch.labels >= 0].tolist()) == f"{learned}<|im_end|>"
+
+
 def test_no_pixel_is_decoded_before_a_pack_is_chosen(prepared: Path) -> None:
     seen: list[Any] = []
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from omniloom.data.convert.parquet_entries import IMAGE_COLUMNS, row_turns
 from omniloom.data.kinds import CrudeSample, Sample, edataclass
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS
 from omniloom.errors import SampleError
@@ -58,14 +59,15 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     """The conversation, or the pack of conversations, of a crude sample as ``omniloom convert`` writes it.
 
     The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
-    order of their numbers; a video is a part such as ``mp4``.
+    order of their numbers; a video is a part such as ``mp4``. Rows of Parquet and Arrow, which have columns in place
+    of parts, are read by the names of these, as ``omniloom convert parquet`` does.
 
     Raises:
-        SampleError: ``missing-part``: there is no part ``json``; ``bad-content``: it holds no turns.
+        SampleError: ``bad-content``: the part ``json`` holds no turns; ``bad-conversations``, ``no-turns``: nor does
+            any column.
     """
     if "json" not in raw:
-        parts = ", ".join(name for name in raw if not name.startswith("__"))
-        raise SampleError(f"no part 'json' with turns, only {parts}", reason="missing-part")
+        return _cook_row(raw)
     turns = raw["json"]
     if isinstance(turns, dict) and "samples" in turns:
         return _cook_pack(raw, turns["samples"])
@@ -81,6 +83,14 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
         images=[raw.peek(name) for name in _image_parts(raw)],
         video=next((raw.peek(name) for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
     )
+
+
+def _cook_row(raw: CrudeSample) -> ConversationSample:
+    column = next((name for name in IMAGE_COLUMNS if name in raw), None)
+    found = raw.peek(column) if column else None
+    images = [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+    turns = row_turns({name: raw.peek(name) for name in raw if name != column}, images=len(images))
+    return ConversationSample(**_base(raw), turns=turns, images=images)
 
 
 def _cook_pack(raw: CrudeSample, listed: list[dict[str, Any]]) -> SampleListSample:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from omniloom.data.convert.llava_entry import CONVERSATION_FIELDS, LlavaEntry, r
 from omniloom.errors import ConfigError, DatasetError, SampleError
 
 BATCH_ROWS = 64
-_IMAGES = ("images", "image", "jpg", "png")
+IMAGE_COLUMNS = ("images", "image", "jpg", "png")
 _ANSWERS = ("answers", "answer", "label")
 _CAPTIONS = ("caption", "captions", "text")
 _IDS = ("id", "question_id", "questionId")
@@ -105,12 +105,12 @@ def row_entry(row: dict[str, Any], *, name: str, position: int) -> LlavaEntry:
     Raises:
         SampleError: ``bad-conversations``: no column says anything; ``bad-image-field``; or as `read_llava_entry`.
     """
-    column = next((one for one in _IMAGES if one in row), None)
+    column = next((one for one in IMAGE_COLUMNS if one in row), None)
     names, pictures = _images(row.get(column) if column else None)
     used = {column, *CONVERSATION_FIELDS, "texts", "question", "query", *_ANSWERS, *_CAPTIONS, *_IDS}
     extra = {key: value for key, value in row.items() if key not in used and _is_plain(value)}
     identifier = next((row[one] for one in _IDS if row.get(one) not in (None, "")), name)
-    turns = _turns(row, len(names) + len(pictures))
+    turns = row_turns(row, images=len(names) + len(pictures))
     entry = read_llava_entry({"id": identifier, "images": names, "conversations": turns, **extra}, position=position)
     if not pictures:
         return entry
@@ -119,7 +119,16 @@ def row_entry(row: dict[str, Any], *, name: str, position: int) -> LlavaEntry:
     return entry._replace(images=unnamed, pictures=tuple(pictures), notices=notices)
 
 
-def _turns(row: dict[str, Any], images: int) -> list[Any]:
+def row_turns(row: Mapping[str, Any], *, images: int) -> list[Any]:
+    """The turns of a row, by the names of its columns.
+
+    Args:
+        row: values by column.
+        images: how many images it has; where no column says their places, they stand before the first text.
+
+    Raises:
+        SampleError: ``bad-conversations``: no column says anything; ``no-turns``: a question without answer.
+    """
     for field in CONVERSATION_FIELDS:
         if row.get(field):
             return [{key: value for key, value in turn.items() if value is not None} for turn in row[field]]
