@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent / "energon_mixes"))
 
 from mixes import SETS, describe_sets, make_sets
 
-from omniloom import WorkerConfig, get_loader, get_val_dataset, prepare_dataset, prepare_metadataset
+from omniloom import (
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    prepare_dataset,
+    prepare_metadataset,
+)
 from omniloom.data.mix.flatten import flatten
 from omniloom.data.mix.tree import Ref
 
@@ -71,3 +79,22 @@ def test_joins_are_prepared_for_energon_byte_for_byte(case: str, root: Path) -> 
     (expected,) = EXPECTED[case]["join_indexes"]
     assert Path(prepared.energon_path).read_bytes().hex() == expected
     assert (prepared.split_part, prepared.rows) == (part, (len(expected) // 2 - 16) // 24 // (2 + ("three" in name)))
+
+
+@pytest.mark.parametrize("case", [case for case in EXPECTED if EXPECTED[case]["epoch"]])
+def test_an_epoch_holds_each_sample_as_often_as_energons(
+    case: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, part = case.split()
+    monkeypatch.syspath_prepend(str(root))
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    dataset = get_train_dataset(
+        root / name, split_part=part, worker_config=config, batch_size=None, repeat=False, trust=True
+    )
+    drawn = Counter(sample.__key__ for sample in get_loader(dataset))
+
+    def told(counts: Counter[str]) -> Counter[tuple[str, int]]:
+        """How many samples of each data set came how often; which ones a part of a pass takes is each program's own."""
+        return Counter((key[0], count) for key, count in counts.items())
+
+    assert told(drawn) == told(Counter(EXPECTED[case]["epoch"]))

@@ -6,10 +6,19 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
-from megatron.energon import WorkerConfig, get_loader, get_val_dataset, load_dataset, prepare_metadataset
+from megatron.energon import (
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    load_dataset,
+    prepare_metadataset,
+)
 from megatron.energon.epathlib import EPath
+from megatron.energon.metadataset.loader_interface import DatasetBlendMode
 from mixes import FILES, SETS, describe_sets, make_sets
 
 PARTS = [("v1.yaml", "val"), ("blend.yaml", "val"), *((name, "train") for name in FILES)]
@@ -52,8 +61,21 @@ def recorded(root: Path, name: str, part: str) -> dict:
     ]
     dataset = get_val_dataset(str(path), split_part=part, worker_config=config, batch_size=None)
     samples = [[s.__key__, s.text, s.__subflavors__] for s in get_loader(dataset)]
+    epoch: Counter[str] = Counter()
+    if loaded.blend_mode is not DatasetBlendMode.DATASET_WEIGHT:
+        train = get_train_dataset(
+            str(path), split_part=part, worker_config=config, batch_size=None, repeat=False,
+            shuffle_buffer_size=None, max_samples_per_sequence=None,
+        )  # fmt: skip
+        epoch = Counter(s.__key__ for s in get_loader(train))
     indexes = [one.read_bytes().hex() for one in Path(f"{root / name}.cache").glob("join_index_*.bin")]
-    return {"mode": loaded.blend_mode.value, "leaves": leaves, "samples": samples, "join_indexes": indexes}
+    return {
+        "mode": loaded.blend_mode.value,
+        "leaves": leaves,
+        "samples": samples,
+        "epoch": dict(epoch),
+        "join_indexes": indexes,
+    }
 
 
 if __name__ == "__main__":
