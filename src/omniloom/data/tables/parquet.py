@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omniloom.data.shards.pool import OPEN_FILES, Pool
 from omniloom.data.shards.rows import RowFile
 from omniloom.data.tables.columns import ColumnKind, column_kinds, import_pyarrow
-from omniloom.data.tables.spool import SPOOL_BYTES_VARIABLE, process_spool
+from omniloom.data.tables.spool import process_spool
 from omniloom.data.tables.table_rows import TableRows, check_columns, check_rows, chosen
 from omniloom.errors import ShardError
 
@@ -20,13 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-logger = logging.getLogger("omniloom")
-
 BATCH_ROWS = 32
 BUFFER_BYTES = 1 << 20
-MIXED_RUNS = 16
-"""Runs of rows, most of them in row groups of their own, that a shuffled lane reads at a time by default."""
-
 _TABLES = Pool("table", OPEN_FILES)
 
 
@@ -139,7 +133,6 @@ def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[
     """
     counted: list[RowFile] = []
     kinds: dict[str, ColumnKind] = {}
-    largest = 0
     for file in files:
         with open_parquet(file.path) as table:
             found, metadata = column_kinds(table.schema_arrow), table.metadata
@@ -147,15 +140,6 @@ def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[
             check_columns(file, found, counted[0], kinds)
         kinds = found
         counted.append(file._replace(rows=metadata.num_rows))
-        groups = range(metadata.num_row_groups)
-        largest = max(largest, *(metadata.row_group(number).total_byte_size for number in groups), 0)
-    capacity = process_spool().capacity_bytes
-    if largest * MIXED_RUNS > capacity:
-        logger.warning(
-            "%s: a row group of %s bytes, and a spool of %s: shuffled reading may decode row groups again and again. "
-            "Write smaller ones, or raise %s.",
-            *(root, f"{largest:,}", f"{capacity:,}", SPOOL_BYTES_VARIABLE),
-        )
     read = chosen(kinds, wanted)
     tables = [ParquetTable(file, tuple(read)) for file in counted]
     return TableRows(counted, tables, kinds=read, names=list(kinds), root=root)

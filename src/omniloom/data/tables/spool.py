@@ -8,6 +8,7 @@ nothing. The file has no name: it is removed as soon as it is open, so nothing i
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 import os
 import tempfile
@@ -23,9 +24,12 @@ from omniloom.storage.files import storage_error
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger("omniloom")
+
 SPOOL_BYTES_VARIABLE = "OMNILOOM_SPOOL_BYTES"
 SPOOL_FOLDER_VARIABLE = "OMNILOOM_SPOOL_DIR"
 DEFAULT_SPOOL_BYTES = 2 << 30
+_LOOKED_AT = 200
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -35,12 +39,21 @@ class Spool:
     Args:
         capacity_bytes: disk space for all blocks; at least one block is kept, whatever its size.
         folder: where files are made; ``None``: the system's temporary folder.
+
+    Attributes:
+        size_bytes: disk space in use.
+        decoded: how many blocks were decoded.
+        decoded_again: how many of them had been here before and were given up.
     """
 
     def __init__(self, *, capacity_bytes: int, folder: str | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.size_bytes = 0
         self._folder = folder
+        self.decoded = 0
+        self.decoded_again = 0
+        self._given_up: set[Hashable] = set()
+        self._warned = False
         self._blocks: OrderedDict[Hashable, tuple[BatchTable, int]] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -67,10 +80,30 @@ class Spool:
                     found = self._spooled(*make())
                 self._blocks[name] = found
                 self.size_bytes += found[1]
+                self._make_room()
+                self._count(name)
             self._blocks.move_to_end(name)
-            while self.size_bytes > self.capacity_bytes and len(self._blocks) > 1:
-                self.size_bytes -= self._blocks.popitem(last=False)[1][1]
             return found[0]
+
+    def _make_room(self) -> None:
+        """Give up the blocks that were not used for longest; the newest one stays."""
+        while self.size_bytes > self.capacity_bytes and len(self._blocks) > 1:
+            old, (_, size_bytes) = self._blocks.popitem(last=False)
+            self.size_bytes -= size_bytes
+            self._given_up.add(hash(old))
+
+    def _count(self, name: Hashable) -> None:
+        """Count a block that was decoded, and say once when most are decoded again and again."""
+        self.decoded += 1
+        self.decoded_again += hash(name) in self._given_up
+        if not self._warned and self.decoded >= _LOOKED_AT and self.decoded_again > self.decoded // 2:
+            self._warned = True
+            logger.warning(
+                "%s of %s row groups were decoded again, because the spool of %s bytes holds only %s of them. Raise %s "
+                "(disk space of each worker), write smaller row groups, or lower parallel_shard_iters.",
+                *(f"{self.decoded_again:,}", f"{self.decoded:,}", f"{self.capacity_bytes:,}", len(self._blocks)),
+                SPOOL_BYTES_VARIABLE,
+            )
 
     def clear(self) -> None:
         """Give all blocks up."""
