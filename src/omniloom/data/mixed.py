@@ -139,7 +139,14 @@ class MixOpener:
         if len(asked) == 1:
             return [self._open(*asked[0])]
         with ThreadPoolExecutor(min(OPENERS, len(asked)), "omniloom-open") as threads:
-            return list(threads.map(lambda one: self._open(*one), asked))
+            opening = [threads.submit(self._open, *one) for one in asked]
+        errors = [error for one in opening if isinstance(error := one.exception(), DatasetError)]
+        if len(errors) > 1:
+            listed = "\n".join(f"- {error}" for error in errors)
+            raise DatasetError(
+                f"{len(errors)} of {len(asked)} data sets of the mix cannot be opened:\n{listed}"
+            ) from errors[0]
+        return [one.result() for one in opening]
 
     def _open(self, ways: tuple[FlatLeaf, ...], name: str) -> Leaf:
         sizes: list[tuple[FlatLeaf, float]] = []
