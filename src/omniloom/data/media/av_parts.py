@@ -8,7 +8,6 @@ from typing import Any
 from omniloom.data.media.av_decoder import AVDecode, AVDecoder
 from omniloom.data.media.av_kinds import AV_DECODES, AV_EXTENSIONS
 from omniloom.data.media.av_open import load_av
-from omniloom.data.media.decoder import AV_DECODES
 from omniloom.errors import ConfigError, SampleError
 
 
