@@ -69,7 +69,15 @@ def llava(language_name="llama", vision_name="clip", *, image_token_id=198, **ch
     return LlavaConfig(language=text, vision=tower, projector=projector, image_token_id=image_token_id, **changes)
 
 
+def internvl():
+    given = {"image_size": 56, "patch_size": 14, "hidden_size": 32, "intermediate_size": 64}
+    vision_given = {"model_type": "internvl_vision", **given, "num_hidden_layers": 2, "num_attention_heads": 8}
+    text = {**LANGUAGE_FAMILIES["qwen2"], "num_key_value_heads": 8}
+    return read_config({"model_type": "internvl", "text_config": text, "vision_config": vision_given})
+
+
 def every_config():
+    yield "internvl", internvl()
     yield from ((name, language(name)) for name in LANGUAGE_FAMILIES)
     yield from ((name, vision(name)) for name in VISION_FAMILIES)
     yield "llava-mistral-clip", llava("mistral", "clip")

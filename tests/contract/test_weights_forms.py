@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed import destroy_process_group, init_process_group
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from omniloom.conversion.combine import combine
 from omniloom.conversion.compare import differences, faults
-from omniloom.conversion.loading import fill_parameter, load_weights, read_box
+from omniloom.conversion.loading import fill_parameter, load_model, load_weights, read_box
 from omniloom.conversion.published import Published, open_published
 from omniloom.conversion.targets import Wanted, plan_target
 from omniloom.errors import OmniloomError, WeightsError
@@ -296,7 +297,10 @@ def test_combined_parts_have_a_fresh_projector_that_a_seed_gives_again(tmp_path)
     assert list(differences(one, two)) == []
     assert {found.name for found in differences(one, three)} == {"projector.fc1.weight", "projector.fc2.weight"}
     write(combined, tmp_path / "megatron", to="megatron", leave_fresh_out=True)
-    with pytest.raises(WeightsError, match=r"missing, though this model needs them \(4\): 'vision_projection\.encoder\.linear_fc1\.bias'"):
+    with pytest.raises(
+        WeightsError,
+        match=r"missing, though this model needs them \(4\): 'vision_projection\.encoder\.linear_fc1\.bias'",
+    ):
         open_published(tmp_path / "megatron")
     again = open_published(tmp_path / "megatron", fresh=["vision_projection"])
     assert set(again.fresh) == {f"projector.{one}.{kind}" for one in ("fc1", "fc2") for kind in ("weight", "bias")}
@@ -318,6 +322,35 @@ def test_a_model_is_filled_whole_or_by_boxes(tmp_path):
     assert torch.equal(part, weights[name][4:8, 16:32])
     with pytest.raises(WeightsError, match="without a place in this model"):
         load_weights(build(language("llama")), source, prefix="language_model.")
+
+
+def test_a_published_llava_becomes_a_model(tmp_path):
+    config = llava("qwen2", "clip")
+    weights = random_weights(config)
+    write(Published(None, "omniloom", config, InMemory(weights)), tmp_path / "m", to="megatron", dtype=torch.bfloat16)
+    model = load_model(tmp_path / "m")
+    assert model.config == config
+    assert all(torch.equal(p, weights[name].bfloat16()) for name, p in model.named_parameters())
+
+
+def test_a_meta_model_under_fsdp_reads_its_shards(tmp_path):
+    config = language("qwen2")  # 199 rows do not divide evenly
+    weights = random_weights(config)
+    write(Published(None, "omniloom", config, InMemory(weights)), tmp_path / "hf", to="hf")
+    # torch keeps a process's place in a mesh for good, so every rank is tried in a mesh of another size.
+    for rank, ranks in ((2, 4), (4, 5), (0, 3), (6, 7)):
+        init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
+        try:
+            model = build(config, device="meta")
+            fully_shard(model, mesh=init_device_mesh("cpu", (ranks,)))
+            model.to_empty(device="cpu")
+            load_weights(model, open_published(tmp_path / "hf").source, prefix="language_model.")
+            for name, parameter in model.named_parameters():
+                chunks = weights[f"language_model.{name}"].chunk(ranks)
+                expected = chunks[rank] if rank < len(chunks) else chunks[0][:0]
+                assert torch.equal(parameter.to_local(), expected), name
+        finally:
+            destroy_process_group()
 
 
 def test_every_rank_of_a_mesh_reads_its_own_slices(tmp_path):

@@ -103,16 +103,8 @@ def companions_of_llava(
     files["chat_template.jinja"] = _chat_template(companions, given).encode()
     if "preprocessor_config.json" not in companions:
         files["preprocessor_config.json"] = _json(image_processor(config.vision))
-    files["processor_config.json"] = _json(
-        {
-            "processor_class": "LlavaProcessor",
-            "image_token": IMAGE_TOKEN,
-            "patch_size": config.vision.patch_size,
-            # The processor counts one token per patch and this many more, and with "default" takes one away.
-            "num_additional_image_tokens": config.vision.prefix_tokens,
-            "vision_feature_select_strategy": "full" if config.keep_class_token else "default",
-        }
-    )
+    if "processor_config.json" not in companions:
+        files["processor_config.json"] = _json(processor(config))
     return files, tuple(notes)
 
 
@@ -161,6 +153,18 @@ def with_image_token(tokenizer: dict[str, Any], image_token_id: int) -> dict[str
         added += [{"id": number, "content": f"<unused_{number}>", **flags} for number in range(first, image_token_id)]
         added.append({"id": image_token_id, "content": IMAGE_TOKEN, **flags})
     return {**tokenizer, "added_tokens": sorted(added, key=lambda one: one["id"])}
+
+
+def processor(config: LlavaConfig) -> dict[str, Any]:
+    """The processor_config.json that puts as many placeholders as the model gives features."""
+    return {
+        "processor_class": "LlavaProcessor",
+        "image_token": IMAGE_TOKEN,
+        "patch_size": config.vision.patch_size,
+        # The processor counts one token per patch and this many more, and with "default" takes one away.
+        "num_additional_image_tokens": config.vision.prefix_tokens,
+        "vision_feature_select_strategy": "full" if config.keep_class_token else "default",
+    }
 
 
 def image_processor(vision: VisionConfig) -> dict[str, Any]:

@@ -6,19 +6,53 @@ memory with ``to_empty``, and filled here. Each rank reads the bytes of its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from omniloom.conversion.published import common_dtype, open_published, prefix_of, with_fresh_values
+from omniloom.model.build import build
 from omniloom.weights.changes import Range
 from omniloom.weights.source import Source
 from omniloom.weights.view import check_shapes
 
 Box = Sequence[Range]
 """One range for each axis along which a tensor is cut."""
+
+
+def load_model(
+    path: Path,
+    *,
+    config: Path | None = None,
+    fresh: Iterable[str] = (),
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    seed: int = 0,
+) -> nn.Module:
+    """A published model in any form, whole on one device.
+
+    Args:
+        path: file or folder.
+        config: its config, where the form does not say what model it holds.
+        fresh: parts that may be missing and then start anew.
+        device: where its parameters go.
+        dtype: of its parameters; ``None`` is the dtype that most of the file's numbers have.
+        seed: of the values that start anew.
+
+    Raises:
+        WeightsError: tensors are left over on either side or have other shapes; all of them are listed.
+        ConfigError: the config is missing or cannot be honoured.
+    """
+    published = open_published(path, config=config, fresh=fresh)
+    source = with_fresh_values(published, seed=seed)
+    model = build(published.config, device="meta", dtype=dtype or common_dtype(source)).to_empty(device=device)
+    load_weights(model, source, prefix=prefix_of(published.config))
+    published.source.close()
+    return model
 
 
 def load_weights(

@@ -13,7 +13,7 @@ from omniloom.conversion import config_json
 from omniloom.conversion.megatron_parts import implied_config, table_to_read
 from omniloom.errors import WeightsError
 from omniloom.model.build import build, parameter_shapes
-from omniloom.model.config import DecoderConfig, VisionConfig
+from omniloom.model.config import DecoderConfig, LlavaConfig, VisionConfig
 from omniloom.model.families import fitting_table, read_config, read_config_file, tables_of
 from omniloom.model.families.family import Config
 from omniloom.model.initialize import initialize
@@ -169,7 +169,7 @@ def with_fresh_values(published: Published, *, seed: int = 0, dtype: torch.dtype
         return published.source
     dtype = dtype or common_dtype(published.source)
     module = build(published.config, device="meta")
-    prefix = {DecoderConfig: "language_model.", VisionConfig: "vision_tower."}.get(type(published.config), "")
+    prefix = prefix_of(published.config)
     tensors = {}
     for owner in sorted({name.split(".")[0] for name in published.fresh}):
         part = module.get_submodule(owner) if not prefix else module
@@ -178,6 +178,13 @@ def with_fresh_values(published: Published, *, seed: int = 0, dtype: torch.dtype
         tensors.update({f"{owner}.{name}": value.detach().to(dtype) for name, value in part.named_parameters()})
     fresh = InMemory({name: tensors[name] for name in published.fresh}, where="fresh values")
     return Joined(published.source, fresh)
+
+
+def prefix_of(config: Config) -> str:
+    """What stands before a part's parameters in a whole model; empty for a whole model."""
+    if isinstance(config, DecoderConfig):
+        return "language_model."
+    return "vision_tower." if isinstance(config, VisionConfig) else ""
 
 
 def common_dtype(source: Source) -> torch.dtype:
@@ -196,7 +203,10 @@ def _open_omniloom(path: Path, config: Config | None) -> _Raw:
 def _open_hf(path: Path, config: Config | None) -> _Raw:
     source = open_hf_folder(path)
     config = config or read_config_file(path)
-    return _Raw(config, source, fitting_table(tables_of(config), source.tensors))
+    tables = tables_of(config)
+    if isinstance(config, LlavaConfig):
+        tables = (*tables, *tables_of(config, form="internvl"))
+    return _Raw(config, source, fitting_table(tables, source.tensors))
 
 
 def _open_megatron(path: Path, config: Config | None) -> _Raw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from omniloom.conversion import config_json
 from omniloom.conversion.llava_export import companions_of_llava, with_vocabulary_for_images
 from omniloom.conversion.megatron_parts import table_to_write
 from omniloom.conversion.published import LEFTOVER, SIDECAR, Published, common_dtype, with_fresh_values
-from omniloom.errors import WeightsError
+from omniloom.errors import ConfigError, WeightsError
 from omniloom.model.config import DecoderConfig, LlavaConfig
 from omniloom.model.families import tables_of, write_config
 from omniloom.model.families.family import Config
@@ -109,25 +110,39 @@ def _omniloom(published: Published, source: Source, wanted: Wanted) -> Target:
 
 
 def _hf(published: Published, source: Source, wanted: Wanted) -> Target:
-    config, companions = published.config, dict(published.companions)
+    config = published.config
+    form = hf_form(config)  # refuses what cannot be said, before anything else is looked at
     notes: list[str] = []
-    written: dict[str, bytes | Path] = dict(companions)
-    if isinstance(config, LlavaConfig):
-        given = write_config(config)  # refuses what cannot be said, before anything else is looked at
+    written: dict[str, bytes | Path] = dict(published.companions)
+    if isinstance(config, LlavaConfig) and form == "llava":
         config, source, note = with_vocabulary_for_images(config, source)
-        given = write_config(config)
-        extra, told = companions_of_llava(config, companions)
+        extra, told = companions_of_llava(config, published.companions)
         written |= extra
         notes += [note, *told]
-    else:
-        given = write_config(config)
-    told_dtype = str(common_dtype(source)).removeprefix("torch.")
-    given = _with_dtype(given, told_dtype)
-    theirs = TheirsView(source, tables_of(config)[0])
+    elif isinstance(config, LlavaConfig) and "processor_config.json" not in written:
+        notes.append("written as InternVL, whose processor has to be put beside it: only LLaVA's is made here")
+    theirs = TheirsView(source, tables_of(config, form=form)[0])
+    given = _with_dtype(write_config(config, form=form), str(common_dtype(source)).removeprefix("torch."))
     written["config.json"] = (json.dumps(given, indent=2) + "\n").encode()
     plan = plan_safetensors(theirs, small=written, shard_bytes=wanted.shard_bytes)
     notes += [f"{name} has no place in this form and is left out" for name in theirs.unplaced]
     return Target(plan, theirs, tuple(note for note in notes if note))
+
+
+def hf_form(config: Config) -> str:
+    """The form of Hugging Face that can say what a model is: LLaVA's where it can, InternVL's otherwise.
+
+    Raises:
+        ConfigError: none can; LLaVA's obstacles are listed.
+    """
+    try:
+        write_config(config)
+        return "llava"
+    except ConfigError:
+        with contextlib.suppress(ConfigError):
+            write_config(config, form="internvl")
+            return "internvl"
+        raise
 
 
 def _megatron(published: Published, source: Source, wanted: Wanted, left_out: tuple[str, ...]) -> Target:
@@ -176,9 +191,9 @@ def expressible(config: Config) -> dict[str, str]:
     """For each form, why a model cannot be written in it; empty where it can."""
     reasons = {"omniloom": ""}
     try:
-        write_config(config)
+        hf_form(config)
         reasons["hf"] = ""
-    except ValueError as error:
+    except ConfigError as error:
         reasons["hf"] = str(error)
     try:
         table_to_write(config, norms="te", tensor_parallel_size=1, divisible_by=DIVISIBLE_BY)

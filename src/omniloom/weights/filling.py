@@ -110,10 +110,10 @@ def fill(plan: Plan, source: Source, folder: Path, *, progress: Progress | None 
                 progress(written, total, job.name)
         hands.finish()
     write_small_files(partial, plan.small)
-    (partial / JOURNAL).unlink()
     if folder.is_dir():
         folder.rmdir()
     partial.replace(folder)
+    (folder / JOURNAL).unlink()  # only now: a break before this line leaves a folder that can go on, or is complete
     _sync_folder(folder.parent)
 
 
