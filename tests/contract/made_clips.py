@@ -100,6 +100,23 @@ def make_video(
     return buffer.getvalue() if target is None else target.read_bytes()
 
 
+def make_large_video(frames: int) -> bytes:
+    """A video of noise, about 130 kB a frame, each a key frame; its index comes last."""
+    noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), np.uint8)
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as output:
+        stream: Any = output.add_stream("mjpeg", rate=30)
+        stream.width, stream.height, stream.pix_fmt = 640, 480, "yuvj420p"
+        (packet,) = stream.encode(av.VideoFrame.from_ndarray(noise, format="rgb24"))
+        for number in range(frames):
+            copy: Any = av.Packet(bytes(packet))
+            copy.stream, copy.time_base = stream, packet.time_base
+            copy.pts = copy.dts = number * (packet.duration or 1)
+            copy.is_keyframe = True
+            output.mux(copy)
+    return buffer.getvalue()
+
+
 def tone(tone_hz: float, rate: int, duration_seconds: float) -> np.ndarray:
     """(1, samples) float32: a sine at half the full scale."""
     samples = np.arange(round(duration_seconds * rate))

@@ -16,7 +16,7 @@ from omniloom.data.media.av_open import Media
 from omniloom.data.media.video import VideoReader, bounded_size, frame_count
 from omniloom.errors import ConfigError, SampleError
 from omniloom.storage.range_file import RangeFile
-from tests.contract.made_clips import make_video, number_of, numbers_of
+from tests.contract.made_clips import make_large_video, make_video, number_of, numbers_of
 
 CONTAINERS = [
     ("mp4", "libx264"),
@@ -138,21 +138,7 @@ def test_counts_and_sizes_need_no_video() -> None:
 
 
 def test_eight_frames_of_a_large_video_read_a_part_of_it() -> None:
-    noise = np.random.default_rng(0)
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format="mp4") as output:
-        stream = output.add_stream("mjpeg", rate=30)
-        stream.width, stream.height, stream.pix_fmt = 640, 480, "yuvj420p"
-        frame = av.VideoFrame.from_ndarray(noise.integers(0, 256, (480, 640, 3), np.uint8), format="rgb24")
-        packet = stream.encode(frame)[0]
-        data = bytes(packet)
-        for number in range(900):
-            copy = av.Packet(data)
-            copy.stream, copy.time_base = stream, packet.time_base
-            copy.pts = copy.dts = number * (packet.duration or 1)
-            copy.is_keyframe = True
-            output.mux(copy)
-    video = buffer.getvalue()
+    video = make_large_video(900)
     file = RangeFile(lambda start, stop: video[start:stop], size_bytes=len(video))
     with VideoReader(file) as reader:
         assert len(reader.uniform_frames(8)) == 8

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from omniloom.errors import StorageError
 from omniloom.storage.open import open_store
+from omniloom.storage.store import Store
 
 BLOCK_BYTES = 64 << 10
 _BLOCKS_KEPT = 64
@@ -108,20 +109,21 @@ class RangeFile(io.RawIOBase):
         return self._blocks[number]
 
 
-def open_range(url: str, *, start: int = 0, stop: int | None = None) -> RangeFile:
+def open_range(url: str, *, start: int = 0, stop: int | None = None, store: Store | None = None) -> RangeFile:
     """A file, or a span of one, by path or URL.
 
     Args:
         url: plain path or URL, as `open_store` takes it.
         start: first byte of the span.
         stop: byte after the span; ``None``: the end of the file.
+        store: an open store, where one with options of its own is wanted; ``None``: `open_store` of the URL.
 
     Raises:
         StorageError: there is no such file.
     """
-    store = open_store(url)
-    end = store.size(url) if stop is None else stop
+    source = store or open_store(url)
+    end = source.size(url) if stop is None else stop
     name = url if start == 0 and stop is None else f"{url} at byte {start:,}"
     return RangeFile(
-        lambda first, last: store.read(url, start + first, start + last), size_bytes=end - start, name=name
+        lambda first, last: source.read(url, start + first, start + last), size_bytes=end - start, name=name
     )
