@@ -193,10 +193,22 @@ def test_a_spool_that_is_too_small_says_so_once(
     for _ in range(60):
         for row in (0, 5, 10, 15):
             rows.read(row)
-    assert (spool.decoded, spool.decoded_again) == (240, 236)
+    assert (spool.given_up, spool.given_up_early) == (239, 239)
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith("196 of 200 row groups were decoded again, because the spool of 1 bytes holds only 1")
+    assert message.startswith("200 of 200 row groups were given up before half of their rows were read")
     assert "OMNILOOM_SPOOL_BYTES" in message
+
+
+def test_a_spool_that_is_large_enough_says_nothing_in_any_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = saved_parquet(tmp_path, group=5)
+    spool = Spool(capacity_bytes=1, folder=str(tmp_path))
+    monkeypatch.setattr(parquet, "process_spool", lambda: spool)
+    for _ in range(60):
+        for row in range(20):
+            rows.read(row)
+    assert (spool.given_up, spool.given_up_early, caplog.records) == (239, 0, [])
 
 
 def test_a_full_disk_costs_the_other_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

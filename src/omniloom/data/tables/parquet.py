@@ -50,7 +50,8 @@ class ParquetTable:
         """Values of a row by column. Raises ShardError or StorageError."""
         group, group_row = self._group_of(row)
         name = self.file.path, self._stamp, group, self._columns
-        return process_spool().block(name, lambda: self._group(group)).row(group_row)
+        values: dict[str, Any] = process_spool().row(name, group_row, lambda: self._group(group))
+        return values
 
     def byte_range(self, row: int) -> tuple[int, int] | None:
         """First byte of the row group of a row and the byte after its last."""

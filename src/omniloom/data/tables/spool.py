@@ -15,7 +15,8 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from omniloom.data.tables.columns import BatchTable
 from omniloom.errors import ConfigError, StorageError
@@ -33,6 +34,21 @@ _LOOKED_AT = 200
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+@dataclass(slots=True)
+class Block:
+    """A block that was decoded.
+
+    Attributes:
+        table: its rows, mapped.
+        size_bytes: disk space that it takes.
+        rows_read: how many rows were asked of it.
+    """
+
+    table: BatchTable
+    size_bytes: int
+    rows_read: int = 0
+
+
 class Spool:
     """Blocks of record batches by name; beyond its capacity, those that were not used for longest are given up.
 
@@ -42,26 +58,25 @@ class Spool:
 
     Attributes:
         size_bytes: disk space in use.
-        decoded: how many blocks were decoded.
-        decoded_again: how many of them had been here before and were given up.
+        given_up: how many blocks were given up.
+        given_up_early: how many of them before half of their rows were read.
     """
 
     def __init__(self, *, capacity_bytes: int, folder: str | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.size_bytes = 0
         self._folder = folder
-        self.decoded = 0
-        self.decoded_again = 0
-        self._given_up: set[Hashable] = set()
+        self.given_up = 0
+        self.given_up_early = 0
         self._warned = False
-        self._blocks: OrderedDict[Hashable, tuple[BatchTable, int]] = OrderedDict()
+        self._blocks: OrderedDict[Hashable, Block] = OrderedDict()
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def block(self, name: Hashable, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> BatchTable:
-        """The rows of a block, decoded by ``make`` where they are not here.
+    def row(self, name: Hashable, row: int, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> Any:
+        """Values by column of a row of a block, which is decoded by ``make`` where it is not here.
 
         Where the disk is full, all other blocks are given up first.
 
@@ -69,39 +84,38 @@ class Spool:
             StorageError: the disk is full or the folder cannot be written to.
         """
         with self._lock:
-            found = self._blocks.get(name)
-            if found is None:
-                try:
-                    found = self._spooled(*make())
-                except StorageError as error:
-                    if error.errno not in _FULL or not self._blocks:
-                        raise
-                    self.clear()
-                    found = self._spooled(*make())
-                self._blocks[name] = found
-                self.size_bytes += found[1]
+            block = self._blocks.get(name)
+            if block is None:
+                block = self._blocks[name] = self._made(make)
+                self.size_bytes += block.size_bytes
                 self._make_room()
-                self._count(name)
             self._blocks.move_to_end(name)
-            return found[0]
+            block.rows_read += 1
+        return block.table.row(row)
+
+    def _made(self, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> Block:
+        try:
+            return self._spooled(*make())
+        except StorageError as error:
+            if error.errno not in _FULL or not self._blocks:
+                raise
+        self.clear()
+        return self._spooled(*make())
 
     def _make_room(self) -> None:
         """Give up the blocks that were not used for longest; the newest one stays."""
         while self.size_bytes > self.capacity_bytes and len(self._blocks) > 1:
-            old, (_, size_bytes) = self._blocks.popitem(last=False)
-            self.size_bytes -= size_bytes
-            self._given_up.add(hash(old))
-
-    def _count(self, name: Hashable) -> None:
-        """Count a block that was decoded, and say once when most are decoded again and again."""
-        self.decoded += 1
-        self.decoded_again += hash(name) in self._given_up
-        if not self._warned and self.decoded >= _LOOKED_AT and self.decoded_again > self.decoded // 2:
+            block = self._blocks.popitem(last=False)[1]
+            self.size_bytes -= block.size_bytes
+            self.given_up += 1
+            self.given_up_early += 2 * block.rows_read < len(block.table)
+        if not self._warned and self.given_up >= _LOOKED_AT and self.given_up_early > self.given_up // 2:
             self._warned = True
             logger.warning(
-                "%s of %s row groups were decoded again, because the spool of %s bytes holds only %s of them. Raise %s "
-                "(disk space of each worker), write smaller row groups, or lower parallel_shard_iters.",
-                *(f"{self.decoded_again:,}", f"{self.decoded:,}", f"{self.capacity_bytes:,}", len(self._blocks)),
+                "%s of %s row groups were given up before half of their rows were read, and are decoded again: the "
+                "spool of %s bytes holds %s of them. Raise %s (disk space of each worker), write smaller row groups, "
+                "or lower parallel_shard_iters.",
+                *(f"{self.given_up_early:,}", f"{self.given_up:,}", f"{self.capacity_bytes:,}", len(self._blocks)),
                 SPOOL_BYTES_VARIABLE,
             )
 
@@ -111,7 +125,7 @@ class Spool:
             self._blocks.clear()
             self.size_bytes = 0
 
-    def _spooled(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[BatchTable, int]:
+    def _spooled(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Block:
         import pyarrow as pa  # noqa: PLC0415 - an extra
 
         try:
@@ -124,7 +138,7 @@ class Spool:
                 # The map keeps the bytes when the file, which has no name any more, is closed.
                 view = mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
             reader = pa.ipc.open_file(pa.py_buffer(view))
-            return BatchTable([reader.get_batch(number) for number in range(reader.num_record_batches)]), size_bytes
+            return Block(BatchTable([reader.get_batch(n) for n in range(reader.num_record_batches)]), size_bytes)
         except OSError as error:
             where = self._folder or tempfile.gettempdir()
             raise storage_error("write to the spool in", where, error) from error
