@@ -16,13 +16,12 @@ from PIL import Image
 import omniloom
 from omniloom.data.convert.llava import convert_llava
 from omniloom.errors import ConfigError, SampleError
-from omniloom.vlm.conversation import MEGATRON_PLACEHOLDERS
 from omniloom.vlm.encoded import EncodedPack, EncodedSample, LlavaBatch, expand
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.layouts import DynamicTiles
 from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.samples import ConversationSample, OfflineTargetAspectRatioSample, SampleListSample
-from omniloom.vlm.talks import TalkRules
+from omniloom.vlm.talks import MEGATRON_RULES
 from omniloom.vlm.task_encoder import LlavaSettings, LlavaTaskEncoder
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer
 
@@ -81,7 +80,7 @@ def test_captions() -> None:
 
 
 def test_questions() -> None:
-    encoder = _encoder()
+    encoder = _encoder(rules=MEGATRON_RULES)
     sample = omniloom.VQASample(**_fields(), image=_png(), context="What?", answers="A cat.")
     read, learned = _texts(encoder, sample)
     assert read == (
@@ -379,8 +378,7 @@ def test_no_pixel_is_decoded_before_a_pack_is_chosen(prepared: Path) -> None:
 
 
 def test_a_policy_keeps_what_another_refuses(prepared: Path) -> None:
-    rules = TalkRules(placeholders=MEGATRON_PLACEHOLDERS)
-    batches = list(_loaded(prepared, _encoder(rules=rules, form="megatron"), batch_size=1))
+    batches = list(_loaded(prepared, _encoder(rules=MEGATRON_RULES, form="megatron"), batch_size=1))
     entries = json.loads((prepared.parent / "data.json").read_text())
     hopeless = [entry for entry in (entries[7], entries[8]) if len(entry["image"]) > 1]
     assert len(batches) == 30 - len(hopeless)

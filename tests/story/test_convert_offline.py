@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "tokenizer": None,
     "template": "chatml",
     "image_token": None,
-    "system": "Answer the questions.",
+    "system": None,
     "prompts": None,
     "layout": "tiles",
     "max_tiles": 4,
@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
     "tile_tags": False,
     "video_frames": 4,
     "max_tokens": 600,
-    "megatron_placeholders": False,
+    "megatron_rules": False,
 }
 WORDS = ["--layout", "tiles", "--max-tiles", "4", "--tile-pixels", "28", "--max-tokens", "600", "--no-progress"]
 

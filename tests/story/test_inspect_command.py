@@ -59,7 +59,7 @@ def test_a_sample_that_would_be_left_out_is_told(prepared: Path, capsys: pytest.
     code, rows = _rows(prepared, capsys, "--start", "5")
     assert code == 1
     assert rows[0]["fault"].startswith("placeholder-count: 2 placeholders for 1 image")
-    code, rows = _rows(prepared, capsys, "--start", "5", "--megatron-placeholders")
+    code, rows = _rows(prepared, capsys, "--start", "5", "--megatron-rules")
     assert code == 0
     assert len(rows[0]["images"]) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ import click
 
 from omniloom.errors import ConfigError
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
-from omniloom.vlm.conversation import MEGATRON_PLACEHOLDERS, PlaceholderPolicy
 from omniloom.vlm.image_processor import ImageProcessor, tile_tokens
 from omniloom.vlm.jinja_template import JinjaTemplate
 from omniloom.vlm.layouts import LAYOUTS, DynamicTiles, Layout
 from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.statistics import PIXEL_STATISTICS
-from omniloom.vlm.talks import SYSTEM, TalkRules
+from omniloom.vlm.talks import MEGATRON_RULES, TalkRules
 from omniloom.vlm.task_encoder import LlavaSettings, LlavaTaskEncoder
 from omniloom.vlm.template import ChatTemplate
 from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
@@ -37,7 +37,7 @@ _OPTIONS = (
         help=f"Chat template by name, or `{OWN_TEMPLATE}`: the one that came with the tokenizer.",
     ),
     click.option("--image-token", help=f"What `--template {OWN_TEMPLATE}` writes for an image, such as <|image_pad|>."),
-    click.option("--system", default=SYSTEM, show_default=True, help="What the system says; empty: nothing."),
+    click.option("--system", help="What the system says.  [default: as the template]"),
     click.option("--prompts", type=click.Path(path_type=Path), help="Pools of prompts in Megatron's JSON form."),
     click.option("--layout", default="squash", show_default=True, type=click.Choice(list(LAYOUTS)), help="Tiles."),
     click.option("--max-tiles", default=12, show_default=True, type=click.IntRange(1), help="Of the layout `tiles`."),
@@ -54,7 +54,7 @@ _OPTIONS = (
     click.option("--tile-tags", is_flag=True, help="The name of each tile before its features."),
     click.option("--video-frames", default=8, show_default=True, type=click.IntRange(1), help="Frames of a video."),
     click.option("--max-tokens", default=4096, show_default=True, type=click.IntRange(1), help="Length of a sample."),
-    click.option("--megatron-placeholders", is_flag=True, help="Repeat, delete and prepend placeholders as it does."),
+    click.option("--megatron-rules", is_flag=True, help="System text and stray placeholders as in Megatron's example."),
 )
 
 
@@ -71,7 +71,7 @@ def encoder_of(
     special_tokens: Sequence[str] = (),
     template: str,
     image_token: str | None,
-    system: str,
+    system: str | None,
     prompts: Path | None,
     layout: str,
     max_tiles: int,
@@ -84,7 +84,7 @@ def encoder_of(
     tile_tags: bool,
     video_frames: int,
     max_tokens: int,
-    megatron_placeholders: bool,
+    megatron_rules: bool,
     pack_tokens: int | None = None,
 ) -> LlavaTaskEncoder:
     """The encoder that the options describe.
@@ -92,7 +92,7 @@ def encoder_of(
     Args:
         tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
         layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
-        image_tags, tile_tags, video_frames, max_tokens, megatron_placeholders: see `LlavaSettings` and `TalkRules`.
+        image_tags, tile_tags, video_frames, max_tokens, megatron_rules: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
 
     Raises:
@@ -103,10 +103,11 @@ def encoder_of(
     if layout == "tiles":
         tiles = DynamicTiles(max_tiles=max_tiles, choice="area-weighted" if area_weighted else "closest")
     size = tile_tokens(tile_pixels=tile_pixels, patch_pixels=patch_pixels, pixel_shuffle=pixel_shuffle)
-    rules = TalkRules(
-        prompts=PromptPools.standard() if prompts is None else PromptPools.from_file(prompts),
-        system=system or None,
-        placeholders=MEGATRON_PLACEHOLDERS if megatron_placeholders else PlaceholderPolicy(),
+    base = MEGATRON_RULES if megatron_rules else TalkRules()
+    rules = replace(
+        base,
+        prompts=base.prompts if prompts is None else PromptPools.from_file(prompts),
+        system=base.system if system is None else system,
     )
     return LlavaTaskEncoder(
         tokenizer=opened,

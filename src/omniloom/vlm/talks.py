@@ -28,6 +28,7 @@ from omniloom.data.kinds import (
 )
 from omniloom.errors import SampleError
 from omniloom.vlm.conversation import (
+    MEGATRON_PLACEHOLDERS,
     ImagePart,
     Part,
     PlaceholderPolicy,
@@ -42,7 +43,6 @@ from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.samples import ConversationSample, OfflineTargetAspectRatioSample, cook_conversation
 
 ANSWER_BY_LETTER = "Answer with the option's letter from the given choices directly."
-SYSTEM = "Answer the questions."
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -71,12 +71,13 @@ class TalkRules:
 
     Attributes:
         prompts: pools that questions are drawn from.
-        system: what the system says before questions and instructions; ``None``: nothing. Captions have none.
+        system: what the system says before questions and instructions; ``None``: what the chat template says of its
+            own accord. Captions have neither.
         placeholders: what becomes of placeholders that do not match the images.
     """
 
     prompts: PromptPools = field(default_factory=PromptPools.standard)
-    system: str | None = SYSTEM
+    system: str | None = None
     placeholders: PlaceholderPolicy = field(default_factory=PlaceholderPolicy)
 
     def talk(self, sample: Any) -> Talk:
@@ -299,6 +300,9 @@ def _task(sample: Any) -> str | None:
     found = (sample.__subflavors__ or {}).get("task")
     return None if found is None else str(found)
 
+
+MEGATRON_RULES = TalkRules(system="Answer the questions.", placeholders=MEGATRON_PLACEHOLDERS)
+"""The rules of Megatron-LM's multimodal example to the letter."""
 
 _TALKS: dict[type, Callable[[TalkRules, Any], Talk]] = {
     CaptioningSample: _captioning,
