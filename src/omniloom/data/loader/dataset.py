@@ -115,6 +115,11 @@ class Dataset:
     def rank_batches(self, rank: int, lanes: int, lap: int = 0) -> int:
         """Batches of a rank in one pass over data that ends, where each row gives one sample."""
         size = self.batch_size or 1
+        if isinstance(self.plan, InOrder) and self.plan.passes != 1:  # each pass has a last unit, full or not
+            return sum(
+                self.plan.lane_units(Lane(i, lanes, lap)) or 0
+                for i in rank_lanes(lanes, rank, self.worker_config.ranks)
+            )
         drops = isinstance(self.pipeline, Batch) and self.pipeline.drop_last
         rows = (
             self.plan.lane_rows(Lane(i, lanes, lap)) or 0 for i in rank_lanes(lanes, rank, self.worker_config.ranks)
@@ -148,6 +153,7 @@ class Dataset:
             }
             return Mix(tuple((leaf.name, leaf.rows, leaf.weight) for leaf in plan.leaves), settings)
         settings |= {"unit_rows": plan.unit_rows, "units": plan.units}
+        settings |= {"passes_of_all": plan.passes} if plan.passes != 1 else {}
         return Mix(tuple((leaf.name, leaf.rows, 1.0) for leaf in plan.leaves), settings)
 
 

@@ -22,18 +22,20 @@ class InOrder:
 
     Attributes:
         leaves: the leaves; only their rows count here.
-        unit_rows: rows that make one unit.
+        unit_rows: rows that make one unit; the last unit of a pass over the leaves may have fewer.
         units: only so many units, where given.
+        passes: how often the leaves are gone through; ``None``: for ever, or as long as ``units`` says.
     """
 
     leaves: tuple[Leaf, ...]
     unit_rows: int
     units: int | None = None
+    passes: int | None = 1
 
     @property
     def endless(self) -> bool:
-        """An evaluation always ends."""
-        return False
+        """Whether it never ends."""
+        return self.passes is None and self.units is None and self.epoch_rows > 0
 
     @property
     def epoch_rows(self) -> int:
@@ -41,27 +43,51 @@ class InOrder:
         return sum(leaf.rows for leaf in self.leaves)
 
     @property
-    def rows(self) -> int:
-        """Rows that are gone through."""
-        rows = sum(leaf.rows for leaf in self.leaves)
-        return rows if self.units is None else min(rows, self.units * self.unit_rows)
+    def pass_units(self) -> int:
+        """Units of one pass."""
+        return -(-self.epoch_rows // self.unit_rows)
+
+    @property
+    def total_units(self) -> int | None:
+        """Units that are gone through; ``None`` without end."""
+        if self.passes is None and self.units is None:
+            return None if self.epoch_rows else 0
+        ends = [] if self.units is None else [self.units]
+        ends += [] if self.passes is None and self.epoch_rows else [self.pass_units * (self.passes or 0)]
+        return min(ends)
 
     def open(self, lane: Lane) -> InOrderStream:
         """The keys of one lane."""
         return InOrderStream(self, lane)
 
-    def lane_rows(self, lane: Lane) -> int:
-        """Rows that come to a lane."""
-        rounds, rest = divmod(self.rows, self.unit_rows * lane.count)
-        return rounds * self.unit_rows + min(self.unit_rows, max(0, rest - lane.index * self.unit_rows))
+    def lane_rows(self, lane: Lane) -> int | None:
+        """Rows that come to a lane; ``None`` without end."""
+        units = self.lane_units(lane)
+        if units is None:
+            return None
+        missing = self.pass_units * self.unit_rows - self.epoch_rows  # of the last unit of a pass
+        short = sum(unit % self.pass_units == self.pass_units - 1 for unit in self._units_of(lane)) if missing else 0
+        return units * self.unit_rows - short * missing
 
-    def keys(self, start: int, stop: int) -> list[SampleKey]:
-        """Keys of the rows ``[start, stop)`` of all leaves laid end to end."""
+    def lane_units(self, lane: Lane) -> int | None:
+        """Units that come to a lane; ``None`` without end."""
+        return None if self.total_units is None else len(self._units_of(lane))
+
+    def unit_keys(self, unit: int) -> list[SampleKey]:
+        """Keys of the rows of a unit; none after the last one."""
+        if self.total_units is not None and unit >= self.total_units:
+            return []
+        epoch, within = divmod(unit, self.pass_units)
+        start = within * self.unit_rows
+        stop = start + self.unit_rows
         keys: list[SampleKey] = []
         for dataset, leaf in enumerate(self.leaves):
-            keys += (SampleKey(dataset, 0, row) for row in range(max(0, start), min(stop, leaf.rows)))
+            keys += (SampleKey(dataset, epoch, row) for row in range(max(0, start), min(stop, leaf.rows)))
             start, stop = start - leaf.rows, stop - leaf.rows
         return keys
+
+    def _units_of(self, lane: Lane) -> range:
+        return range(lane.index, self.total_units or 0, lane.count)
 
 
 class InOrderStream(Iterator[SampleKey]):
@@ -98,6 +124,5 @@ class InOrderStream(Iterator[SampleKey]):
         self._index = state["index"]
 
     def _begin(self, unit: int) -> None:
-        start = (unit * self._lane.count + self._lane.index) * self._plan.unit_rows
         self._unit, self._index = unit, 0
-        self._keys = self._plan.keys(start, min(start + self._plan.unit_rows, self._plan.rows))
+        self._keys = self._plan.unit_keys(unit * self._lane.count + self._lane.index)
