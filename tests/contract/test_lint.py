@@ -242,3 +242,10 @@ def test_threads_within_a_shard_change_nothing(tmp_path: Path) -> None:
     alone, together = lint_dataset(root), lint_dataset(root, num_workers=4)
     assert alone == together
     assert alone.quarantine == ["s.tar/010", "s.tar/031"]
+
+
+def test_progress_is_told_within_a_shard(tmp_path: Path) -> None:
+    _tar(tmp_path / "s.tar", *((f"{n:03d}.txt", b"x") for n in range(120)))
+    seen: list[tuple[int, int, int]] = []
+    lint_dataset(_prepared(tmp_path), on_samples=lambda *told: seen.append(told))
+    assert seen == [(50, 120, 1), (100, 120, 1)]

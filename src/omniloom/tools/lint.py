@@ -163,6 +163,10 @@ class _Meter:
         self._display = display
         self._done = self._samples = self._bad = 0
 
+    def show_samples(self, samples: int, of_samples: int, total: int) -> None:
+        told = f"{self._done:,}/{total:,} shards, {self._samples + samples:,} samples"
+        self._display.show((self._done + samples / of_samples) / total, told)
+
     def show(self, linted: LintedShard, total: int) -> None:
         self._done += 1
         self._samples += linted.samples

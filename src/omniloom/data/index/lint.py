@@ -94,6 +94,7 @@ def lint_dataset(
     num_workers: int = 1,
     executor: Executor | None = None,
     on_shard: Callable[[LintedShard, int], None] | None = None,
+    on_samples: Callable[[int, int, int], None] | None = None,
 ) -> LintReport:
     """Check a prepared data set: its archives, its index, and every sample of the given split parts.
 
@@ -107,6 +108,8 @@ def lint_dataset(
         num_workers: processes at most; where there are fewer shards, each process decodes with several threads.
         executor: does the work there instead.
         on_shard: called with what was found in each shard, and the number of shards.
+        on_samples: called within a shard with its samples that were checked, all of the shard, and the number of
+            shards; where the work is done in this process.
 
     Raises:
         DatasetError: the data set cannot be opened at all.
@@ -123,7 +126,10 @@ def lint_dataset(
         settings = _Settings(dataclasses.replace(decoder, lazy=False, late=True), decode, folder, threads)
         requests = _requests(root, names, splits, fields, settings=settings, report=report)
         linted = []
-        for number, each in enumerate(in_order(lint_shard, requests, executor=executor, num_workers=num_workers)):
+        work = lint_shard
+        if on_samples is not None and executor is None and min(num_workers, len(requests)) <= 1:
+            work = functools.partial(lint_shard, on_samples=lambda done, of: on_samples(done, of, len(requests)))
+        for number, each in enumerate(in_order(work, requests, executor=executor, num_workers=num_workers)):
             report.merge(each)
             if each.key_range is not None:
                 read = functools.partial(read_keys, requests[number].new_table)

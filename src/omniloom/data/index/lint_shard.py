@@ -25,6 +25,9 @@ from omniloom.data.shards.tar_index import read_tar_index
 from omniloom.errors import DatasetError, ShardError, StorageError
 
 FINDINGS_PER_SHARD = 1_000
+SAMPLES_PER_CALL = 50
+
+OnSamples = Callable[[int, int], None]
 
 _Ranges = dict[str, tuple[int, int]]
 _Parts = tuple[str, _Ranges]
@@ -118,8 +121,13 @@ class LintedShard:
             self.findings.append(finding)
 
 
-def lint_shard(request: LintRequest) -> LintedShard:
-    """Check one shard. Never raises for what is wrong with it."""
+def lint_shard(request: LintRequest, *, on_samples: OnSamples | None = None) -> LintedShard:
+    """Check one shard. Never raises for what is wrong with it.
+
+    Args:
+        request: what to check.
+        on_samples: called now and then with the samples that were checked, and all of the shard.
+    """
     found = LintedShard(shard=request.shard)
     tell = functools.partial(_shard_finding, request.shard)
     scan = _scanned(request, found)
@@ -132,7 +140,7 @@ def lint_shard(request: LintRequest) -> LintedShard:
         found.add(tell(ERROR, "index-stale", stale))
     for finding, times in _remarks_on_shard(request, scan):
         found.add(finding, times=times)
-    _check_samples(request, scan, found)
+    _check_samples(request, scan, found, on_samples)
     return found
 
 
@@ -228,7 +236,7 @@ def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[F
         yield tell(WARNING, "empty-shard", "the shard holds no sample"), 1
 
 
-def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard) -> None:
+def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard, on_samples: OnSamples | None) -> None:
     def check(sample: _Parts) -> _Checked:
         key, parts = sample
         return key, parts, list(_remarks(request, descriptor, parts))
@@ -238,6 +246,8 @@ def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard) ->
         samples = (sample for sample in _samples(scan) if sample[0] not in request.excluded_keys)
         for key, parts, remarks in _by_threads(check, samples, threads=request.threads):
             found.samples += 1
+            if on_samples is not None and found.samples % SAMPLES_PER_CALL == 0:
+                on_samples(found.samples, len(scan.keys))
             for remark in remarks:
                 start, stop = parts.get(remark.part) or _extent(parts)
                 place = (request.shard, key, remark.part, start, stop)
