@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 FIRST_BLOCK_DRAWS = 8
 """Draws in the first block of a lane that counts tokens; each next one is as long as all before it together."""
 
-OWED_SCALE = 1_024
-"""What is owed is kept in parts of so much of a sample or token."""
+OWED_SCALE = {"samples": 1_024, "tokens": 1}
+"""What is owed is kept in whole numbers of so small a part of a sample or token."""
 
 _TOLD = ("told_draws", "told_tokens")
 
@@ -76,6 +76,7 @@ class MovingStream(PlanStream):
         self._owed: Mapping[str, float] = {}
         self._since: dict[str, int] = {}
         self._told: dict[str, Mapping[str, int]] = {}
+        self._scale = OWED_SCALE[plan.weights_in]
         super().__init__(plan, lane)
 
     def tell(self, dataset: int, tokens: int) -> None:
@@ -86,13 +87,21 @@ class MovingStream(PlanStream):
     def state_dict(self) -> State:
         """As of any stream, and what the weights of this block and the next ones hang on.
 
-        ``counts``: draws of the block by leaf; ``owed``: what leaves were owed when it began; ``told_draws``,
-        ``told_tokens``: draws and their lengths up to then; ``since``: lengths of draws of the block.
+        ``counts``: draws of the block by leaf; ``owed``: what leaves were owed when it began; ``told_tokens``: lengths
+        of all draws up to then; ``told_draws``: how many these were, where not ``cursors``; ``since``: lengths of draws
+        of the block.
         """
         state = super().state_dict()
         if not self._started:
             return state
-        return state | {"counts": self._counts, "owed": self._owed, "since": dict(self._since)} | self._told
+        state |= {"counts": self._counts, "owed": self._owed}
+        if self._since:
+            state["since"] = dict(self._since)
+        if self._told:
+            state["told_tokens"] = self._told["told_tokens"]
+            if self._told["told_draws"] != self._cursors:
+                state["told_draws"] = self._told["told_draws"]
+        return state
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place; the running block stays as it was, whatever the weights are now."""
@@ -101,7 +110,10 @@ class MovingStream(PlanStream):
         self._counts = state.get("counts", {})
         self._owed = state.get("owed", {})
         self._since = dict(state.get("since", {}))
-        self._told = {name: state[name] for name in _TOLD if name in state}
+        self._told = {}
+        if "told_tokens" in state:
+            draws: Mapping[str, int] = state["told_draws"] if "told_draws" in state else state["cursors"]
+            self._told = {"told_draws": draws, "told_tokens": state["told_tokens"]}
 
     def carried(self) -> State:
         """What of the state, cursors aside, a stream under other weights goes on with: the lengths."""
@@ -122,7 +134,7 @@ class MovingStream(PlanStream):
         used = self._used()
         whole = sum(used.values())
         self._owed = {
-            name: round(owed + (self._shares[name] * whole - used.get(name, 0)) * OWED_SCALE)
+            name: round(owed + (self._shares[name] * whole - used.get(name, 0)) * self._scale)
             for name, owed in self._owed_before.items()
         }
         if self._plan.counts_tokens:
@@ -182,7 +194,7 @@ class MovingStream(PlanStream):
         known = [max(weight, 1e-9) for weight in weights]
         fractions = Blend(known, lane=self._lane.index, seed=self._plan.seed).start_owed()
         return {
-            name: round(fraction * self._block_means[name] * OWED_SCALE)
+            name: round(fraction * self._block_means[name] * self._scale)
             for name, fraction in zip(names, fractions, strict=True)
         }
 
@@ -194,7 +206,7 @@ class MovingStream(PlanStream):
             min(BLOCK_DRAWS, max(FIRST_BLOCK_DRAWS, drawn)) if counts_tokens else BLOCK_DRAWS,
             shares=list(self._shares.values()),
             means=[self._block_means[name] for name in names],
-            owed=[self._owed_before[name] / OWED_SCALE for name in names],
+            owed=[self._owed_before[name] / self._scale for name in names],
         )
 
     def _means(self, names: Sequence[str]) -> list[float]:
