@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from omniloom.errors import ConfigError
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash
+from omniloom.vlm.preprocessor_config import image_processor_from, image_processor_of
 
 pytest.importorskip("transformers", reason="transformers' processors are the oracle")
 CLIP = {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}}
@@ -93,6 +95,34 @@ def test_pixels_are_the_reference_processors(
         assert len(found) == plan.tiles
         levels = np.abs((found - expected) * deviation * 255).max()
         assert levels <= 1, f"{levels} levels at {image.size}"
+
+
+@pytest.mark.parametrize(("reference", "tower", "layout", "side"), ROWS)
+def test_a_models_own_configuration_says_the_same(
+    reference: Callable[[], Any], tower: str, layout: Layout, side: int, tmp_path: Path
+) -> None:
+    reference().save_pretrained(tmp_path)
+    found = image_processor_of(tmp_path, patch_pixels=14)
+    assert found.tile_pixels == side
+    assert found.layout == layout
+    assert found.statistics == ImageProcessor(tile_pixels=side, tile_tokens=1, tower=tower).statistics
+    assert found.tile_tokens == (side // 14) ** 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image_processor_type": "PixtralImageProcessor"}, "'PixtralImageProcessor' is not known"),
+        ({"resample": 2}, "resample is 2; 3 expected"),
+        ({"image_mean": [0.1, 0.2, 0.3]}, "no known tower's"),
+        ({"rescale_factor": 0.5}, "rescale_factor is 0.5"),
+        ({"crop_size": {"height": 300, "width": 400}}, "one side of a square expected"),
+    ],
+)
+def test_a_configuration_that_no_layout_follows_is_told(change: dict[str, Any], message: str) -> None:
+    config = {**_clip().to_dict(), "image_processor_type": "CLIPImageProcessor", **change}
+    with pytest.raises(ConfigError, match=message):
+        image_processor_from(config, where="preprocessor_config.json", patch_pixels=14)
 
 
 def test_an_image_is_the_same_from_bytes_arrays_and_tensors() -> None:

@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "tokenizer": None,
     "template": "chatml",
     "image_token": None,
+    "processor": None,
     "system": None,
     "prompts": None,
     "layout": "tiles",

@@ -107,3 +107,23 @@ def test_a_template_that_does_not_fit_is_told(prepared: Path, capsys: pytest.Cap
     assert "needs a --tokenizer" in capsys.readouterr().err
     assert run(["inspect", str(prepared), "--tokenizer", str(prepared)]) == 1
     assert "no such file" in capsys.readouterr().err
+
+
+def test_a_models_folder_says_what_images_become(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clip = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+    config = {
+        "image_processor_type": "LlavaNextImageProcessor",
+        "size": {"shortest_edge": 56},
+        "crop_size": {"height": 56, "width": 56},
+        "do_center_crop": True,
+        "image_mean": clip[0],
+        "image_std": clip[1],
+        "image_grid_pinpoints": [[56, 112], [112, 56]],
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    code, rows = _rows(prepared, capsys, "--count", "1", "--processor", str(tmp_path))
+    assert code == 0
+    assert rows[0]["images"] == [{"tiles": 3, "grid": "2 x 1 tiles and a thumbnail"}]
+    assert [tokens for kind, _, tokens in rows[0]["spans"] if kind == "image"] == [3 * 16]

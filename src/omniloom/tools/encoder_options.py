@@ -14,6 +14,7 @@ from omniloom.vlm.byte_tokenizer import ByteTokenizer
 from omniloom.vlm.image_processor import ImageProcessor, tile_tokens
 from omniloom.vlm.jinja_template import JinjaTemplate
 from omniloom.vlm.layouts import LAYOUTS, DynamicTiles, Layout
+from omniloom.vlm.preprocessor_config import image_processor_of
 from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.statistics import PIXEL_STATISTICS
 from omniloom.vlm.talks import MEGATRON_RULES, TalkRules
@@ -39,6 +40,11 @@ _OPTIONS = (
     click.option("--image-token", help=f"What `--template {OWN_TEMPLATE}` writes for an image, such as <|image_pad|>."),
     click.option("--system", help="What the system says.  [default: as the template]"),
     click.option("--prompts", type=click.Path(path_type=Path), help="Pools of prompts in Megatron's JSON form."),
+    click.option(
+        "--processor",
+        type=click.Path(path_type=Path),
+        help="Model folder whose preprocessor_config.json says what images become, in place of the next five options.",
+    ),
     click.option("--layout", default="squash", show_default=True, type=click.Choice(list(LAYOUTS)), help="Tiles."),
     click.option("--max-tiles", default=12, show_default=True, type=click.IntRange(1), help="Of the layout `tiles`."),
     click.option("--area-weighted", is_flag=True, help="Of the layout `tiles`: choose grids by shape and area."),
@@ -73,6 +79,7 @@ def encoder_of(
     image_token: str | None,
     system: str | None,
     prompts: Path | None,
+    processor: Path | None,
     layout: str,
     max_tiles: int,
     area_weighted: bool,
@@ -91,7 +98,7 @@ def encoder_of(
 
     Args:
         tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
-        layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
+        processor, layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
         image_tags, tile_tags, video_frames, max_tokens, megatron_rules: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
 
@@ -99,10 +106,14 @@ def encoder_of(
         ConfigError: they do not go together.
     """
     opened, form = _tokenizer_and_template(tokenizer, template, image_tags, image_token, special_tokens)
-    tiles: Layout = LAYOUTS[layout]()
-    if layout == "tiles":
-        tiles = DynamicTiles(max_tiles=max_tiles, choice="area-weighted" if area_weighted else "closest")
-    size = tile_tokens(tile_pixels=tile_pixels, patch_pixels=patch_pixels, pixel_shuffle=pixel_shuffle)
+    if processor is not None:
+        images = image_processor_of(processor, patch_pixels=patch_pixels, pixel_shuffle=pixel_shuffle)
+    else:
+        tiles: Layout = LAYOUTS[layout]()
+        if layout == "tiles":
+            tiles = DynamicTiles(max_tiles=max_tiles, choice="area-weighted" if area_weighted else "closest")
+        size = tile_tokens(tile_pixels=tile_pixels, patch_pixels=patch_pixels, pixel_shuffle=pixel_shuffle)
+        images = ImageProcessor(tile_pixels=tile_pixels, tile_tokens=size, tower=tower, layout=tiles)
     base = MEGATRON_RULES if megatron_rules else TalkRules()
     rules = replace(
         base,
@@ -112,7 +123,7 @@ def encoder_of(
     return LlavaTaskEncoder(
         tokenizer=opened,
         template=form,
-        images=ImageProcessor(tile_pixels=tile_pixels, tile_tokens=size, tower=tower, layout=tiles),
+        images=images,
         settings=LlavaSettings(
             max_tokens=max_tokens,
             image_tags="" if image_tags == "none" else image_tags,
