@@ -43,7 +43,7 @@ _OPTIONS = (
     click.option(
         "--processor",
         type=click.Path(path_type=Path),
-        help="Model folder whose preprocessor_config.json says what images become, in place of the next five options.",
+        help="Model folder whose preprocessor_config.json says what images become, in place of the next options.",
     ),
     click.option("--layout", default="squash", show_default=True, type=click.Choice(list(LAYOUTS)), help="Tiles."),
     click.option("--max-tiles", default=12, show_default=True, type=click.IntRange(1), help="Of the layout `tiles`."),
@@ -98,7 +98,8 @@ def encoder_of(
 
     Args:
         tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
-        processor, layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
+        processor: model folder that says what images look like; otherwise the next six do.
+        layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
         image_tags, tile_tags, video_frames, max_tokens, megatron_rules: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
 
