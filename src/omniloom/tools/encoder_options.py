@@ -98,7 +98,7 @@ def encoder_of(
 
     Args:
         tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
-        processor: model folder that says what images look like; otherwise the next six do.
+        processor: model folder that says what images look like; without it the next ones do.
         layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
         image_tags, tile_tags, video_frames, max_tokens, megatron_rules: see `LlavaSettings` and `TalkRules`.
         pack_tokens: length of packs.
