@@ -203,6 +203,7 @@ def test_settings_of_dataset_yaml_are_obeyed(shards: Path) -> None:
         ("3", "text 3", False),
     ]
     assert found[0]["__subflavors__"] == {"a": 1, "b": 2}
+    assert [source.index for one in found for source in one["__sources__"]] == [2, 3]  # rows of the whole data set
 
 
 def test_the_decoder_of_dataset_yaml(shards: Path) -> None:

@@ -10,7 +10,7 @@ from omniloom.data.media.decoder import IMAGE_EXTENSIONS
 from omniloom.data.pipeline.faults import Origin
 from omniloom.data.row_cook import RowCook
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
-from omniloom.data.shards.rows import Rows
+from omniloom.data.shards.rows import Rows, first_row
 from omniloom.data.side.store import SideStore
 
 
@@ -33,6 +33,10 @@ class Leaf:
     path: str
     aux: Mapping[str, SideStore] = field(default_factory=dict)
     primary: SideStore | None = None
+    _first_row: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._first_row = first_row(self.rows)
 
     def read(self, row: int) -> RawSample:
         """The undecoded parts of a row."""
@@ -46,7 +50,7 @@ class Leaf:
             files: tuple[str, ...] = (f"{name}.{part}",)
         else:
             files = tuple([f"{name}.{part}" for part in parts])
-        return self.cook_row(raw, key, SourceInfo(self.path, key[2], shard, files))
+        return self.cook_row(raw, key, SourceInfo(self.path, key[2] + self._first_row, shard, files))
 
     def decodes_images(self) -> bool:
         """Whether making a sample takes decoding images; judged by the field map, or by the first row."""

@@ -80,6 +80,11 @@ class SubRows:
         return self.rows.parts_of_first_row()
 
 
+def first_row(rows: Rows) -> int:
+    """Which row of the whole source the first one of a range, or of a range of a range, is."""
+    return rows.start + first_row(rows.rows) if isinstance(rows, SubRows) else 0
+
+
 class RowFile(NamedTuple):
     """A file that holds rows.
 
