@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -14,12 +13,14 @@ import yaml
 from torch import distributed, nn
 
 from omniloom.config.reading import to_plain
+from omniloom.conversion.loading import load_weights
+from omniloom.conversion.published import open_published, with_fresh_values
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_savable_loader, get_train_dataset, get_val_dataset
 from omniloom.errors import ConfigError
 from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
-from omniloom.model.families import fitting_table, read_config_file, tables_of
+from omniloom.model.families import read_config_file
 from omniloom.model.initialize import initialize
 from omniloom.parallel.data import data_mesh, shard
 from omniloom.storage.files import replace_file
@@ -35,10 +36,6 @@ from omniloom.vlm.layouts import CentreCrop, DynamicTiles, Layout, PadToSquare, 
 from omniloom.vlm.statistics import PixelStatistics
 from omniloom.vlm.task_encoder import LlavaSettings, LlavaTaskEncoder
 from omniloom.vlm.tokenizer import open_tokenizer
-from omniloom.weights.hf_folder import open_hf_folder
-from omniloom.weights.view import OursView
-
-logger = logging.getLogger("omniloom")
 
 RECIPE_FILE = "recipe.yaml"
 
@@ -97,17 +94,22 @@ def read_model_config(folder: Path) -> LlavaConfig:
 
 
 def load_model(settings: ModelConfig, config: LlavaConfig, *, seed: int) -> nn.Module:
-    """The model with its weights: those of the folder, those of a run instead, fresh ones where that is asked for."""
+    """The model with its weights: of the folder, in any published form, or of a run; fresh ones where asked for."""
     model = build_module(config)
     parts = [name for name, _ in model.named_children()]
     unknown = [name for name in settings.fresh if name not in parts]
     if unknown:
         raise ConfigError(f"model.fresh: {unknown[0]!r} found; some of {', '.join(parts)} expected.")
-    initialize(model, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
     if settings.start is not None:
         _start_from(model, Path(settings.start))
     elif set(settings.fresh) != set(parts):
-        _fill_from_folder(model, config, Path(settings.folder), fresh=settings.fresh)
+        published = open_published(Path(settings.folder), fresh=settings.fresh)
+        load_weights(model, with_fresh_values(published, seed=seed))
+        published.source.close()
+    for name, part in model.named_children():
+        if name in settings.fresh:
+            initialize(part, generator=generator)
     return model
 
 
@@ -187,14 +189,3 @@ def _start_from(model: nn.Module, path: Path) -> None:
     if not found:
         raise ConfigError(f"model.start: {path}: no complete checkpoint of a run there.")
     Checkpoints(path, CheckpointConfig()).restore(found[max(found)], model, None)
-
-
-@torch.no_grad()
-def _fill_from_folder(model: nn.Module, config: LlavaConfig, folder: Path, *, fresh: tuple[str, ...]) -> None:
-    source = open_hf_folder(folder)
-    view = OursView(source, fitting_table(tables_of(config), source.tensors), fresh=[f"{part}." for part in fresh])
-    for name, parameter in model.named_parameters():
-        if name in view.tensors and name.partition(".")[0] not in fresh:
-            parameter.copy_(view.read(name))
-    view.close()
-    logger.info("weights of %s; fresh: %s", folder, ", ".join(fresh) or "none")
