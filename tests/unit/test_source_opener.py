@@ -228,6 +228,13 @@ def test_old_keys_of_the_decoder_are_taken(shards: Path) -> None:
     assert leaf.cook_row.decoder.image_decode == "pil"
 
 
+def test_keys_without_effect_say_so(shards: Path, caplog: pytest.LogCaptureFixture) -> None:
+    describe(shards, {**CRUDE, "max_samples_per_sequence": 100})
+    assert len(samples(shards)) == 4
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.endswith("max_samples_per_sequence has no effect here; give it to get_train_dataset")
+
+
 def test_json_lines_are_read_as_strictly_as_parts(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": NaN}\n')
     with pytest.raises(SampleError) as caught:

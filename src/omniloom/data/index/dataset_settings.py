@@ -1,7 +1,8 @@
-"""What a ``dataset.yaml`` says besides the kind of its samples: parts, decoder, split, subflavors, range, order."""
+"""What a ``dataset.yaml`` says besides the kind of its samples: parts, decoder, split, subflavors, range."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -9,12 +10,19 @@ from typing import Any
 
 from omniloom.errors import ConfigError
 
-PLAN_KEYS = ("max_samples_per_sequence", "parallel_shard_iters", "shuffle_over_epochs")
-"""Settings of the order of rows, which whoever plans it may take from `DatasetSettings.plan`."""
+logger = logging.getLogger("omniloom")
 
 OLD_DECODER_KEYS = ("image_decode", "av_decode", "video_decode_audio")
-OLD_IDLE_KEYS = ("handler", "ignore_decoder_errors")
-"""Keys of old versions of Energon: options of the decoder, and what has no effect any more."""
+"""Options of the decoder that old versions of Energon had here."""
+
+IDLE_KEYS: dict[str, str] = {
+    "max_samples_per_sequence": "give it to get_train_dataset",
+    "parallel_shard_iters": "give it to get_train_dataset",
+    "shuffle_over_epochs": "give shuffle_over_epochs_multiplier to get_train_dataset, or say it in a mix",
+    "handler": "give a fault policy to WorkerConfig",
+    "ignore_decoder_errors": "give a fault policy to WorkerConfig",
+}
+"""Keys that Energon takes here and that have no effect in omniloom, and what to do instead."""
 
 _KEYS = (
     "__module__",
@@ -31,8 +39,7 @@ _KEYS = (
     "source",
     "auto_decode",
     *OLD_DECODER_KEYS,
-    *OLD_IDLE_KEYS,
-    *PLAN_KEYS,
+    *IDLE_KEYS,
 )
 _CLASS_KEYS = ("__module__", "__class__")
 _UNSET: Any = object()
@@ -49,7 +56,6 @@ class DatasetSettings:
         part_filter: names of the parts that are read, or ``file.py:function``; ``None``: all.
         subset: value of ``range``, if any.
         decoder_options: options of the decoder that differ; ``None``: parts stay bytes; empty: as the caller says.
-        plan: see `PLAN_KEYS`.
     """
 
     subflavors: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +64,6 @@ class DatasetSettings:
     part_filter: frozenset[str] | str | None = None
     subset: Any = None
     decoder_options: Mapping[str, Any] | None = field(default_factory=dict)
-    plan: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
@@ -76,6 +81,8 @@ def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
             near = get_close_matches(name, _KEYS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else f" Known are {', '.join(_KEYS)}."
             raise ConfigError(f"{where}: unknown key {name!r}.{hint}")
+        if name in IDLE_KEYS:
+            logger.warning("%s: %s has no effect here; %s", where, name, IDLE_KEYS[name])
     subflavors = config.get("subflavors")
     _check(subflavors is None or isinstance(subflavors, Mapping), where, "subflavors", subflavors, "a mapping")
     for name in ("split_part", "split_config"):
@@ -88,7 +95,6 @@ def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
         part_filter=_part_filter(config.get("part_filter"), where),
         subset=_range(config.get("subset"), where),
         decoder_options=_decoder_options(config, where),
-        plan={name: config[name] for name in PLAN_KEYS if name in config},
     )
 
 
