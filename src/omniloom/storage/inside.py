@@ -71,7 +71,7 @@ class InsideFolder:
                 raise OutsideError(f"{path}: not a plain file")
             if found.st_size > self.max_file_bytes:
                 raise StorageError(f"{path}: {found.st_size:,} bytes; at most {self.max_file_bytes:,} are read")
-            with open(descriptor, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor, not a path
+            with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
         except StorageError:
             raise
