@@ -13,6 +13,7 @@ import yaml
 from torch import distributed, nn
 
 from omniloom.config.reading import to_plain
+from omniloom.conversion import config_json
 from omniloom.conversion.loading import load_weights
 from omniloom.conversion.published import open_published, with_fresh_values
 from omniloom.data.loader.config import WorkerConfig
@@ -84,7 +85,8 @@ def own_device() -> torch.device:
 
 def read_model_config(folder: Path) -> LlavaConfig:
     """The model of a folder. Raises ConfigError where it is not a whole vision-language model."""
-    config = read_config_file(folder)
+    ours = folder / config_json.FILE
+    config = config_json.config_from_json(ours) if ours.is_file() else read_config_file(folder)
     if not isinstance(config, LlavaConfig):
         raise ConfigError(
             f"{folder}: a {type(config).__name__} found; a vision-language model expected. Put one together of a "
