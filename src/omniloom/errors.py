@@ -21,7 +21,7 @@ what was expected, and what to do.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 class OmniloomError(Exception):
@@ -81,9 +81,21 @@ class SampleError(DatasetError):
         reason: short stable word for counting, such as ``truncated-image`` or ``empty-member``.
     """
 
-    def __init__(self, message: str, *, reason: str) -> None:
+    def __init__(self, message: str = "", *, reason: str = "sample") -> None:
         super().__init__(message)
         self.reason = reason
+
+    @classmethod
+    def from_sample_key(cls, sample_key: str) -> Self:
+        """The error of a sample of which only the key is known."""
+        return cls(f"sample {sample_key!r} cannot be used")
+
+    @classmethod
+    def from_sample(cls, sample: Any, message: str = "") -> Self:
+        """The error of a sample, with its key and, where they are known, its sources."""
+        known = sample if isinstance(sample, dict) else {n: getattr(sample, n, None) for n in ("__key__", "__sources__")}
+        places = ", ".join(map(str, known.get("__sources__") or ()))
+        return cls(f"sample {known.get('__key__')!r}: {message}" + (f" ({places})" if places else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_sample_error, (type(self), self.args[0], self.reason)

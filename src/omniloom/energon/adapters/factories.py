@@ -1,0 +1,309 @@
+"""Energon's factories: descriptions of one data set, whose ``build`` gives a `Dataset` of its single samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML
+from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.index.media_prepare import add_media_metadata
+from omniloom.data.index.prepare import DEFAULT_WORKERS, prepare_dataset
+from omniloom.data.index.sample_types import LEGACY_CLASSES
+from omniloom.data.index.source_kind import Source, find_source
+from omniloom.data.index.splits import SHUFFLE_SEED
+from omniloom.data.leaf import Leaf
+from omniloom.data.loader.dataset import Dataset
+from omniloom.data.mix.place import Place
+from omniloom.data.mix.subset import Subset
+from omniloom.data.mix.values import Range, as_subset
+from omniloom.data.plan.in_order import InOrder
+from omniloom.data.plan.order import Shuffle
+from omniloom.data.plan.plan import Leaf as PlanLeaf
+from omniloom.data.plan.plan import Plan
+from omniloom.data.recipe import Recipe
+from omniloom.data.shards.rows import SubRows
+from omniloom.data.side.open import open_side_store
+from omniloom.data.side.store import FileStore
+from omniloom.data.source import LeafOpener
+from omniloom.data.source_tools import prepare_source
+from omniloom.energon.adapters.encoders import SampleDecoder, TaskEncoder
+from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.trust import AS_ENERGON
+from omniloom.energon.adapters.workers import WorkerConfig
+from omniloom.errors import ConfigError
+
+Paths = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class _DescribedOpener(LeafOpener):
+    """Opens a leaf by a description that was given, in place of the one in its ``dataset.yaml``."""
+
+    description: Mapping[str, Any] | None = None
+
+    def _config(self, source: Source) -> dict[str, Any]:
+        return super()._config(source) if self.description is None else dict(self.description)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseCoreDatasetFactory:
+    """One data set, described.
+
+    Attributes:
+        path: where it lies.
+        training: shuffle it; each sample still comes once.
+        worker_config: rank, world and workers.
+        split_part: part of the split.
+        subflavors: added to each sample's subflavors, stronger than its own.
+        dataset_config: name of the description of samples in ``.nv-meta``.
+        split_config: name of the split file in ``.nv-meta``.
+        subset: range of its rows.
+        shuffle_over_epochs: epochs that are shuffled as one; -1: with replacement; ``None``: in order.
+        parallel_shard_iters: runs that are mixed at least.
+        max_samples_per_sequence: neighbours that stay together at most.
+        decoder: decodes the parts; ``None`` leaves them bytes.
+        description: what a ``dataset.yaml`` would say; ``None``: that of the data set holds.
+        aux: stores that its cooker is handed, by name.
+    """
+
+    path: Paths
+    training: bool = False
+    worker_config: Any = field(default_factory=lambda: WorkerConfig(num_workers=0))
+    split_part: str = "train"
+    subflavors: Mapping[str, Any] | None = None
+    dataset_config: str = DATASET_YAML
+    split_config: str = SPLIT_YAML
+    subset: Range = None
+    shuffle_over_epochs: int | None = 1
+    parallel_shard_iters: int | None = None
+    max_samples_per_sequence: int | None = None
+    decoder: Any = field(default_factory=SampleDecoder)
+    description: Mapping[str, Any] | None = None
+    aux: Mapping[str, FileStore[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        leaf = self.leaf()  # a data set that is not there is told of now, and its own subflavors are known
+        object.__setattr__(self, "subflavors", getattr(leaf.cook_row, "subflavors", None))
+
+    @property
+    def paths(self) -> tuple[EPath, ...]:
+        """Where it lies."""
+        return (EPath(self.path),)
+
+    def __len__(self) -> int:
+        return len(self.leaf().rows)
+
+    def leaf(self) -> Leaf:
+        """The data set, opened."""
+        opener = _DescribedOpener(
+            self.decoder,
+            self.split_part,
+            self.split_config,
+            self.dataset_config,
+            dict(self.subflavors or {}) or None,
+            aux=self.aux,
+            trust=AS_ENERGON,
+            description=self.description,
+        )
+        path = str(EPath(self.path))
+        leaf = opener.open(path, Path(path).name)
+        subset: Subset | None = as_subset(self.subset, Place(None, ("subset",)))
+        if subset is not None:
+            leaf.rows = SubRows(leaf.rows, *subset.of(len(leaf.rows), where=path))
+        return leaf
+
+    def build(self, worker_rotation_offset: int = 0) -> Dataset:
+        """The data set of its single samples, each once.
+
+        Args:
+            worker_rotation_offset: accepted for Energon's sake; lanes are balanced without it.
+        """
+        leaf = self.leaf()
+        plan: InOrder | Plan
+        if self.training:
+            shuffle = Shuffle.from_energon(
+                shuffle_buffer_size=None,
+                max_samples_per_sequence=self.max_samples_per_sequence,
+                parallel_shard_iters=self.parallel_shard_iters,
+                shuffle_over_epochs_multiplier=self.shuffle_over_epochs,
+            )
+            whole = PlanLeaf(leaf.name, len(leaf.rows), passes=1)
+            plan = Plan((whole,), shuffle=shuffle, seed=self.worker_config.seed_offset)
+        else:
+            plan = InOrder((PlanLeaf(leaf.name, len(leaf.rows)),), 1)
+        encoder: TaskEncoder[Any, Any, Any, Any] = TaskEncoder()
+        encoder.decoder = None  # what the leaf decodes is made of tensors at once: functions may follow
+        recipe = Recipe(encoder, self.worker_config, None, False, None)
+        return recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False)
+
+    def as_file_store(self) -> FileStore[Any]:
+        """The data set as a store of its parts by name."""
+        return open_side_store(str(EPath(self.path)))
+
+
+class BaseWebdatasetFactory(BaseCoreDatasetFactory):
+    """A prepared data set of shards; and Energon's functions that prepare one."""
+
+    @staticmethod
+    def prepare_dataset(  # noqa: PLR0913 - Energon's arguments
+        parent_path: Paths,
+        paths: Sequence[Paths],
+        *,
+        split_parts_ratio: Iterable[tuple[str, float]] | None = None,
+        split_parts_patterns: Iterable[tuple[str, str]] | None = None,
+        split_config: str = SPLIT_YAML,
+        shuffle_seed: int | None = SHUFFLE_SEED,
+        progress_fn: Callable[..., Any] | None = None,
+        workers: int = DEFAULT_WORKERS,
+        tar_index_only: bool = False,
+        media_filter: MediaFilterConfig | None = None,
+        fix_duplicates: bool = False,
+        index_sqlite_tmp_path: Paths | None = None,
+    ) -> set[str]:
+        """Index shards, as `omniloom.prepare_dataset` does.
+
+        Args:
+            parent_path: folder of the data set.
+            paths: names of the shards, brace patterns allowed.
+            split_parts_ratio: (part, share) of each part.
+            split_parts_patterns: (part, pattern of shard names) instead.
+            split_config: name of the split file.
+            shuffle_seed: shuffle the shards before they are dealt by ratio.
+            progress_fn: accepted; not called.
+            workers: scanning processes at most.
+            tar_index_only: renew only the index files of the shards.
+            media_filter: also look at the media that it names.
+            fix_duplicates: rewrite shards so that keys are unique.
+            index_sqlite_tmp_path: build ``index.sqlite`` beside this file.
+
+        Returns:
+            names of the parts that samples have.
+        """
+        tmp_path = None if index_sqlite_tmp_path is None else Path(index_sqlite_tmp_path).parent
+        if fix_duplicates:
+            from omniloom.data.index.fix_duplicates import fix_duplicates as fix  # noqa: PLC0415 - rarely needed
+
+            fix(parent_path, num_workers=workers)
+        prepared = prepare_dataset(
+            parent_path,
+            shards=None if tar_index_only else [os.fspath(path) for path in paths],
+            split_ratio=None if split_parts_ratio is None else dict(split_parts_ratio),
+            split_parts=None
+            if split_parts_patterns is None
+            else [f"{part}:{pattern}" for part, pattern in split_parts_patterns],
+            split_config=split_config,
+            shuffle_seed=shuffle_seed if split_parts_ratio is not None else None,
+            num_workers=workers,
+            duplicate_keys="error",
+            tar_index_only=tar_index_only,
+            tmp_path=tmp_path,
+        )
+        if media_filter is not None:
+            add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
+        return set(prepared.facts.parts)
+
+    @staticmethod
+    def add_media_metadata(
+        parent_path: Paths,
+        *,
+        media_filter: MediaFilterConfig,
+        workers: int = DEFAULT_WORKERS,
+        progress_fn: Callable[..., Any] | None = None,
+        index_sqlite_tmp_path: Paths | None = None,
+    ) -> int:
+        """Look at the media of a prepared data set, or of a folder.
+
+        Args:
+            parent_path: the data set.
+            media_filter: which parts are media.
+            workers: processes at most.
+            progress_fn: accepted; not called.
+            index_sqlite_tmp_path: build ``index.sqlite`` beside this file.
+
+        Returns:
+            media that something is known of.
+        """
+        tmp_path = None if index_sqlite_tmp_path is None else Path(index_sqlite_tmp_path).parent
+        found = add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
+        return found.rows_total
+
+
+class TypedWebdatasetFactory(BaseWebdatasetFactory):
+    """A data set whose description is said by arguments: ``StandardWebdatasetFactory`` and the classes by type.
+
+    Args:
+        path: where it lies.
+        sample_type: class of the samples; the class that a name such as ``CaptioningWebdataset`` stands for.
+        field_map: which part fills which field.
+        sample_loader: ``file.py:function`` in ``.nv-meta`` instead.
+        part_filter: the parts that are read.
+        settings: as `BaseCoreDatasetFactory` has them.
+    """
+
+    legacy_class: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        path: Paths,
+        *,
+        sample_type: type | None = None,
+        field_map: Mapping[str, str] | None = None,
+        sample_loader: str | None = None,
+        part_filter: Any = None,
+        **settings: Any,
+    ) -> None:
+        said = {"field_map": field_map, "sample_loader": sample_loader, "part_filter": part_filter}
+        description: dict[str, Any] = {name: one for name, one in said.items() if one is not None}
+        if self.legacy_class is not None:
+            description |= {"__module__": "megatron.energon", "__class__": self.legacy_class}
+        elif sample_type is not None:
+            named = {"__module__": sample_type.__module__, "__class__": sample_type.__name__}
+            description["sample_type"] = named
+        else:
+            raise ConfigError("sample_type is missing: the class of the samples")
+        super().__init__(path=path, description=description, **settings)
+
+
+def _legacy(name: str) -> type[TypedWebdatasetFactory]:
+    return type(name, (TypedWebdatasetFactory,), {"legacy_class": name, "__doc__": f"A data set of {name} samples."})
+
+
+LEGACY_FACTORIES = {name: _legacy(name) for name in [*LEGACY_CLASSES, "CrudeWebdataset"]}
+"""``CaptioningWebdataset`` and its kin, by name."""
+
+
+class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory):
+    """A JSONL file, whose records come as plain dicts."""
+
+    def __init__(self, path: Paths, **settings: Any) -> None:
+        super().__init__(path=path, **settings)
+
+    @staticmethod
+    def prepare_dataset(path: Paths) -> int:
+        """Index a JSONL file. Gives the number of its records."""
+        return prepare_source(find_source(os.fspath(path))).samples
+
+
+def get_dataset_from_config(path: Paths, *, sample_type: type | None = None, **settings: Any) -> BaseCoreDatasetFactory:
+    """The data set at a path, described.
+
+    Args:
+        path: where it lies.
+        sample_type: the type that its samples have to be of.
+        settings: as `BaseCoreDatasetFactory` has them; ``training`` is true where it is not given.
+
+    Raises:
+        ConfigError: its samples are of another type.
+    """
+    given = {name: one for name, one in {"training": True, **settings}.items() if one is not None}
+    source = find_source(os.fspath(path), config_name=given.get("dataset_config", DATASET_YAML))
+    kind = BaseWebdatasetFactory if source.kind == "webdataset" else BaseCoreDatasetFactory
+    made = kind(path=path, **given)
+    found = getattr(made.leaf().cook_row, "sample_type", None)
+    if sample_type is not None and isinstance(found, type) and not issubclass(found, sample_type):
+        raise ConfigError(f"{path}: samples are {found.__name__}, {sample_type.__name__} expected")
+    return made

@@ -1,0 +1,108 @@
+"""`get_train_dataset` and its kin as Energon's users call them: every argument of any version, and its trust."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omniloom.data import open as engine
+from omniloom.data.leaf import Leaf
+from omniloom.data.loader.dataset import Dataset
+from omniloom.data.mix.values import Source
+from omniloom.data.task import TaskEncoder
+from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder
+from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.trust import AS_ENERGON
+from omniloom.errors import ConfigError
+
+logger = logging.getLogger("omniloom")
+
+_DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
+_IGNORED = {
+    "handler": "errors are dealt with by WorkerConfig(global_error_handler=, faults=)",
+    "ignore_decoder_errors": "errors are dealt with by WorkerConfig(global_error_handler=, faults=)",
+    "sample_type": "the data set's own type is used",
+}
+
+
+@dataclass(frozen=True)
+class SourceDataset:
+    """What an evaluation data set was made of, as `get_val_datasets` names it.
+
+    Attributes:
+        name: stable name in the mix.
+        paths: where it lies.
+        subflavors: what the mix and its configuration say of its samples.
+    """
+
+    name: str
+    paths: tuple[EPath, ...]
+    subflavors: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, leaf: Leaf) -> SourceDataset:
+        """That of a leaf."""
+        return cls(leaf.name, (EPath(leaf.path),), getattr(leaf.cook_row, "subflavors", None) or {})
+
+
+def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> Dataset:
+    """A data set for training. Arguments as for `omniloom.get_train_dataset`, and Energon's old ones.
+
+    Args:
+        path: a data set of any kind, or a mix.
+        task_encoder: what a sample and a batch are.
+        settings: as for `omniloom.get_train_dataset`. ``image_decode``, ``av_decode`` and ``video_decode_audio`` set
+            the decoder; ``auto_decode=False`` leaves bytes; ``handler`` has no effect.
+    """
+    encoder = _encoder(task_encoder, settings)
+    return engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+
+
+def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> Dataset:
+    """A data set for evaluation. Arguments as for `omniloom.get_val_dataset`, and Energon's old ones."""
+    encoder = _encoder(task_encoder, settings)
+    _without_shuffling(settings)
+    return engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+
+
+def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[Dataset, SourceDataset]]:
+    """A data set for evaluation of each leaf of ``path`` alone, with what it was made of."""
+    encoder = _encoder(task_encoder, settings)
+    _without_shuffling(settings)
+    found = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+    return [(dataset, SourceDataset.of(leaf)) for dataset, leaf in found]
+
+
+def _encoder(task_encoder: TaskEncoder[Any, Any, Any, Any] | None, settings: dict[str, Any]) -> Any:
+    """The task encoder, with the decoder that old arguments ask for; takes them out of the settings."""
+    encoder = task_encoder or DefaultTaskEncoder()
+    for name, instead in _IGNORED.items():
+        if settings.pop(name, None) is not None:
+            logger.warning("argument %s has no effect: %s", name, instead)
+    options = {name: settings.pop(name) for name in _DECODER_ARGUMENTS if name in settings}
+    auto_decode = settings.pop("auto_decode", True)
+    for name in ("dataset_config", "split_config"):
+        if settings.get(name, "") is None:
+            del settings[name]
+    if options:
+        warnings.warn(
+            f"{', '.join(options)}: set `decoder = SampleDecoder(...)` on the task encoder instead",
+            FutureWarning,
+            stacklevel=3,
+        )
+    if not options and auto_decode:
+        return encoder
+    encoder = copy.copy(encoder)
+    encoder.decoder = SampleDecoder(**options) if auto_decode else None
+    return encoder
+
+
+def _without_shuffling(settings: dict[str, Any]) -> None:
+    """Take out of the settings of an evaluation what says nothing there."""
+    if settings.pop("parallel_shard_iters", None) not in (None, 1):
+        raise ConfigError("parallel_shard_iters: an evaluation goes through its shards in order; leave it out")
+    settings.pop("shuffle_over_epochs_multiplier", None)

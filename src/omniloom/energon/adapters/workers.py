@@ -1,0 +1,49 @@
+"""`WorkerConfig` with the arguments that only Energon's has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any
+
+from omniloom.data.loader.config import WorkerConfig as OmniloomWorkerConfig
+
+
+@dataclass(kw_only=True)
+class WorkerConfig(OmniloomWorkerConfig):
+    """Rank, world and workers, as `omniloom.WorkerConfig`.
+
+    Attributes:
+        worker_debug_path: accepted; logs of every sample are not written.
+        worker_log_level: accepted; likewise.
+        restore_error_handler: accepted; what fails in making a sample again is raised.
+    """
+
+    worker_debug_path: str | None = None
+    worker_log_level: int = 0
+    restore_error_handler: Callable[..., None] | None = None
+
+    @staticmethod
+    def default_worker_config(num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
+        """The rank and world of torch.distributed, or rank 0 of 1."""
+        return WorkerConfig(num_workers=num_workers, data_parallel_group=data_parallel_group)
+
+    def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
+        """Number of a worker in the whole job."""
+        return self.number * max(1, self.num_workers) + (override_local_worker_id or 0)
+
+    def worker_seed(self, override_local_worker_id: int | None = None) -> int:
+        """Energon's 32-bit seed of a worker, for user code that draws of it. omniloom's order does not."""
+        text = f"{self.global_worker_id(override_local_worker_id)},{self.seed_offset}"
+        return int.from_bytes(sha1(text.encode(), usedforsecurity=False).digest(), "big") & 0xFFFFFFFF
+
+    def config(self) -> dict[str, Any]:
+        """Rank, world and workers as plain values."""
+        group = self.data_parallel_group
+        return {
+            "rank": self.number,
+            "world_size": self.ranks,
+            "num_workers": self.num_workers,
+            "data_parallel_group": None if group is None else group.size(),
+        }

@@ -1,0 +1,268 @@
+"""Energon's wrapper datasets: each gives the description of another data set, and has nothing of its own.
+
+What cannot be described, as it would have a state or an order of its own, is refused with the way that there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from omniloom.data.loader.dataset import Dataset
+from omniloom.data.pipeline.batch import Batch, Map
+from omniloom.data.pipeline.calls import Call, gives_many
+from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline.make import Make, make_of
+from omniloom.data.pipeline.pack import Pack
+from omniloom.data.pipeline.seeding import BATCH, POSTENCODE
+from omniloom.data.plan.in_order import InOrder
+from omniloom.data.plan.order import Shuffle
+from omniloom.data.plan.plan import Plan
+from omniloom.energon.adapters.blends import blended, chained, concatenated, in_sequence
+from omniloom.errors import ConfigError, SkipSample
+
+
+class MapDataset:
+    """A function on each value; one on samples may be a generator function and give several."""
+
+    def __new__(cls, dataset: Dataset, map_fn: Callable[[Any], Any], **_settings: Any) -> Any:
+        """The data set of what ``map_fn`` makes of each value."""
+        ready = _with_tensors(dataset)
+        pipeline = ready.pipeline
+        if isinstance(pipeline, Make) and pipeline.encode is None:
+            return replace(ready, pipeline=replace(pipeline, encode=map_fn, encode_call="map_fn"), user_code=True)
+        if isinstance(pipeline, Batch | Group):
+            calls = (*pipeline.calls, ("map_fn", BATCH, map_fn))
+            return replace(ready, pipeline=replace(pipeline, calls=calls), user_code=True)
+        _one_for_one(map_fn, "MapDataset")
+        if isinstance(pipeline, Pack):
+            _one_for_one(pipeline.pack, "MapDataset over packs")
+            packed = replace(pipeline, pack=in_sequence((pipeline.pack, map_fn)))
+            return replace(ready, pipeline=packed, user_code=True)
+        return replace(ready, pipeline=Map(pipeline, ("map_fn", POSTENCODE, map_fn)), user_code=True)
+
+
+class FilterDataset:
+    """The values that a function says yes to."""
+
+    def __new__(cls, dataset: Dataset, *, filter_fn: Callable[[Any], bool], **_settings: Any) -> Any:
+        """The data set without the values that ``filter_fn`` refuses; they are counted as left out."""
+
+        def passed(value: Any) -> Any:
+            if not filter_fn(value):
+                raise SkipSample("filtered")
+            return value
+
+        return MapDataset(dataset, passed)
+
+
+class BatchDataset:
+    """Batches of so many values."""
+
+    def __new__(
+        cls,
+        dataset: Dataset,
+        batch_size: int,
+        batcher: Callable[[list[Any]], Any],
+        *,
+        drop_last: bool = False,
+        **_settings: Any,
+    ) -> Any:
+        """The data set of what ``batcher`` makes of ``batch_size`` values."""
+        source = _as_samples(_with_tensors(dataset))
+        calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
+        pipeline = Batch(source.pipeline, batch_size, calls, drop_last=drop_last)
+        plan = source.plan
+        if isinstance(plan, InOrder):
+            plan = replace(plan, unit_rows=plan.unit_rows * batch_size)
+        return _with_plan(replace(source, pipeline=pipeline, batch_size=batch_size, user_code=True), plan)
+
+
+class GroupBatchDataset:
+    """Batches of values of one group each."""
+
+    def __new__(
+        cls,
+        dataset: Dataset,
+        fixed_batch_size: int | None,
+        sample_group_key: Callable[[Any], Any],
+        batcher: Callable[[list[Any]], Any],
+        *,
+        drop_last: bool = False,
+        **_settings: Any,
+    ) -> Any:
+        """The data set of batches; ``sample_group_key`` gives the group and its batch size, or ``None``."""
+        source = _as_samples(_with_tensors(dataset))
+        calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
+        pipeline = Group(source.pipeline, sample_group_key, fixed_batch_size, calls, drop_last=drop_last)
+        return replace(source, pipeline=pipeline, batch_size=fixed_batch_size, user_code=True)
+
+
+class PackingDataset:
+    """Packs of samples, chosen in windows."""
+
+    def __new__(
+        cls,
+        dataset: Dataset,
+        buffer_size: int,
+        pre_packer: Callable[[list[Any]], Sequence[Sequence[Any]]],
+        final_packer: Callable[[list[Any]], Any],
+        *,
+        sample_encoder: Callable[[Any], Any] | None = None,
+        **_settings: Any,
+    ) -> Any:
+        """The data set of packs; ``buffer_size`` is the rank's, shared by its lanes."""
+        ready = _with_tensors(dataset)
+        source = ready.pipeline
+        if not isinstance(source, Make):
+            raise ConfigError("PackingDataset: packs are made of samples; batch, group and map what comes of it")
+        config, plan = ready.worker_config, ready.plan
+        window = max(1, buffer_size * config.ranks // config.run_lanes)
+        if isinstance(plan, InOrder):
+            window, plan = buffer_size, replace(plan, unit_rows=buffer_size)
+        pipeline = Pack(source, window_samples=window, select=pre_packer, pack=final_packer, postencode=sample_encoder)
+        return _with_plan(replace(ready, pipeline=pipeline, user_code=True), plan)
+
+
+class BlendDataset:
+    """Samples of several data sets, drawn by weight."""
+
+    def __new__(cls, *dataset_weights: tuple[Dataset, float], **_settings: Any) -> Any:
+        """The blend. Each data set may have functions of its own on its samples."""
+        return blended([(_with_tensors(dataset), weight) for dataset, weight in dataset_weights])
+
+
+class MixBatchDataset:
+    """Batches of samples of several data sets, drawn by weight."""
+
+    def __new__(
+        cls,
+        *dataset_weights: tuple[Dataset, float],
+        batch_size: int,
+        batch_mix_fn: Callable[[list[Any]], Any] = list,
+        **_settings: Any,
+    ) -> Any:
+        """The data set of what ``batch_mix_fn`` makes of the samples of a batch."""
+        return BatchDataset(BlendDataset(*dataset_weights), batch_size, batch_mix_fn)
+
+
+class ConcatDataset:
+    """Data sets for evaluation, one after the other."""
+
+    def __new__(cls, *datasets: Dataset, **_settings: Any) -> Any:
+        """The data sets as one."""
+        return concatenated([_with_tensors(dataset) for dataset in datasets])
+
+
+class RepeatDataset:
+    """A data set several times, or for ever."""
+
+    def __new__(cls, dataset: Dataset, *, repeats: float | None = None, **_settings: Any) -> Any:
+        """The data set ``repeats`` times; ``None``: without end."""
+        plan = dataset.plan
+        if isinstance(plan, InOrder):
+            if repeats is None or repeats == int(repeats):
+                return _with_plan(dataset, replace(plan, passes=None if repeats is None else int(repeats)))
+            whole = replace(plan, passes=None, units=round(plan.pass_units * repeats))
+            return _with_plan(dataset, whole)
+        if plan.endless:
+            return dataset
+        if repeats is None:
+            return _with_plan(dataset, replace(plan, repeat=True))
+        if repeats != int(repeats):
+            raise ConfigError(f"RepeatDataset: repeats={repeats} of shuffled data; say it with blend_epochized")
+        more = tuple(replace(leaf, passes=(leaf.passes or 1) * int(repeats)) for leaf in plan.leaves)
+        return _with_plan(dataset, replace(plan, leaves=more))
+
+
+class LimitDataset:
+    """The beginning of a data set for evaluation, the same in each pass."""
+
+    def __new__(cls, dataset: Dataset, length: int, **_settings: Any) -> Any:
+        """The first ``length`` batches of each rank."""
+        plan = dataset.plan
+        if not isinstance(plan, InOrder):
+            raise ConfigError(
+                "LimitDataset: training data is cut into passes by virtual_epoch_length (or EpochizeDataset), and "
+                "into a part of its rows by subset"
+            )
+        units = length * dataset.worker_config.ranks
+        return _with_plan(dataset, replace(plan, units=units if plan.units is None else min(units, plan.units)))
+
+
+class EpochizeDataset:
+    """A data set in passes of so many batches of each rank; the next pass goes on."""
+
+    def __new__(cls, dataset: Dataset, length: int, **_settings: Any) -> Any:
+        """The data set with ``virtual_epoch_length=length``."""
+        return replace(dataset, virtual_epoch_length=length)
+
+
+class ShuffleBufferDataset:
+    """A data set whose rows are shuffled among so many neighbours of a lane at least."""
+
+    def __new__(cls, dataset: Dataset, size: int, **_settings: Any) -> Any:
+        """The data set with ``shuffle_buffer_size=size``. One for evaluation becomes one that is dealt by rows."""
+        plan = dataset.plan
+        if isinstance(plan, InOrder):
+            leaves = tuple(replace(leaf, passes=plan.passes) for leaf in plan.leaves)
+            plan = Plan(leaves, seed=dataset.worker_config.seed_offset)
+        block_rows = max(plan.shuffle.block_rows, 2 * size if plan.shuffle.runs else size)
+        return _with_plan(dataset, replace(plan, shuffle=_mixed(plan.shuffle, block_rows)))
+
+
+class Transparent:
+    """A wrapper whose work the loader does by itself: ``GcDataset``, ``WatchdogDataset``, ``LogSampleDataset``."""
+
+    def __new__(cls, dataset: Dataset, *_arguments: Any, **_settings: Any) -> Any:
+        """The data set itself."""
+        return dataset
+
+
+class IterMapDataset:
+    """Refused: a function on a stream has a state that nobody could save."""
+
+    def __new__(cls, dataset: Dataset, *_arguments: Any, **_settings: Any) -> Any:
+        """Raise ConfigError."""
+        raise ConfigError(
+            "IterMapDataset: a function on the whole stream keeps a state that cannot be saved or dealt again. Give "
+            "several samples of one by a generator encode_sample, or one of several by packing or batch"
+        )
+
+
+def _mixed(shuffle: Shuffle, block_rows: int) -> Shuffle:
+    return replace(shuffle, block_rows=block_rows)
+
+
+def _with_plan(dataset: Dataset, plan: Plan | InOrder) -> Dataset:
+    """The data set over another plan."""
+    return replace(dataset, plan=plan, pipeline=_over(dataset.pipeline, plan))
+
+
+def _over(stage: Any, plan: Plan | InOrder) -> Any:
+    return replace(stage, source=plan if isinstance(stage, Make) else _over(stage.source, plan))
+
+
+def _with_tensors(dataset: Dataset) -> Dataset:
+    """A data set that gives tensors within its pipeline, where they were to be made of arrays at its end."""
+    finish = dataset.finish
+    if finish is None:
+        return dataset
+    return MapDataset(replace(dataset, finish=None), finish)  # type: ignore[no-any-return]
+
+
+def _as_samples(dataset: Dataset) -> Dataset:
+    """A data set whose values can be collected: batches of one sample count as samples."""
+    pipeline = dataset.pipeline
+    if isinstance(pipeline, Batch) and pipeline.size == 1 and not gives_many(pipeline.calls):
+        plain = replace(make_of(pipeline), encode=chained(pipeline), encode_call="encode_sample")
+        return replace(dataset, pipeline=plain, batch_size=None)
+    if isinstance(pipeline, Batch | Group):
+        raise ConfigError("batches cannot be collected to batches again; say the size that is wanted at once")
+    return dataset
+
+
+def _one_for_one(function: Callable[..., Any], what: str) -> None:
+    if gives_many((("", 0, function),)):
+        raise ConfigError(f"{what}: a generator function may come first over the samples, or over batches")

@@ -1,0 +1,252 @@
+"""The table: where each of Energon's names is at home, and which of its modules have it."""
+
+from __future__ import annotations
+
+_ADAPTERS = "omniloom.energon.adapters"
+
+_HOMES = {
+    "omniloom": (
+        "SourceInfo edataclass Sample CaptioningSample ImageSample ImageClassificationSample InterleavedSample "
+        "MultiChoiceVQASample OCRSample SimilarityInterleavedSample TextSample VidQASample VQASample VQAOCRSample "
+        "CrudeSample Batch batch_list batch_stack batch_pad_stack concat_pad generic_batch generic_concat "
+        "homogeneous_concat_mix AVDecoder AVData get_clips_uniform get_single_frames_uniform AVMetadata ImageMetadata "
+        "MediaMetadataBase MediaMetadataType Cooker cooker basic_sample_keys stateless get_stateless "
+        "get_failure_tolerance FileStore FileStoreDecoder SystemFileStore WebdatasetFileStore JsonlFileStore "
+        "DecodeFileStore PrimaryFileStore CachePool NoCachePool FileStoreCachePool Lazy DirectLazy MockLazy "
+        "add_source_info get_source_info Blender SkipSample IgnoreSample FatalSampleError"
+    ),
+    "omniloom.data.side.store": "FileStoreWrapper",
+    "omniloom.data.side.cache_pool": "FileCacheLazy CacheFileLazy",
+    "omniloom.data.media.av_parts": "AVWebdatasetDecoder",
+    "omniloom.data.media.av_index": "AVProbeIndex AVProbeIndexEntry",
+    "omniloom.data.media.metadata": "serialize_media_metadata deserialize_media_metadata",
+    "omniloom.data.index.media_filter": "MediaFilterConfig MediaFilterStrategy",
+    f"{_ADAPTERS}.encoders": "SampleDecoder TaskEncoder DefaultTaskEncoder AugmentTaskEncoder",
+    f"{_ADAPTERS}.workers": "WorkerConfig",
+    f"{_ADAPTERS}.getters": "get_train_dataset get_val_dataset get_val_datasets",
+    f"{_ADAPTERS}.loaders": "SavableDataLoader get_loader get_savable_loader",
+    f"{_ADAPTERS}.handlers": "log_exception reraise_exception",
+    f"{_ADAPTERS}.epath": "EPath",
+    f"{_ADAPTERS}.media_folder": "prepare_filesystem_dataset",
+    f"{_ADAPTERS}.factories": (
+        "BaseCoreDatasetFactory BaseWebdatasetFactory CrudeJsonlDatasetFactory get_dataset_from_config"
+    ),
+    f"{_ADAPTERS}.mixes": (
+        "DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference DatasetLoader Metadataset "
+        "MetadatasetV2 load_dataset traverse_metadataset prepare_metadataset"
+    ),
+    f"{_ADAPTERS}.wrappers": (
+        "BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GroupBatchDataset IterMapDataset "
+        "LimitDataset MapDataset MixBatchDataset PackingDataset RepeatDataset ShuffleBufferDataset"
+    ),
+}
+
+_LEGACY = (
+    "CaptioningWebdataset ImageWebdataset ImageClassificationWebdataset InterleavedWebdataset "
+    "MultiChoiceVQAWebdataset OCRWebdataset SimilarityInterleavedWebdataset TextWebdataset VidQAWebdataset "
+    "VQAWebdataset VQAOCRWebdataset CrudeWebdataset"
+).split()
+
+_COMMANDS = "analyze_debug checkpoint info lint mount prepare prepare_media preview".split()
+
+HOME: dict[str, tuple[str, str]] = {
+    **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},
+    **{name: (f"{_ADAPTERS}.factories", f"LEGACY_FACTORIES[{name}]") for name in _LEGACY},
+    "__version__": ("omniloom._version", "__version__"),
+    "SavableDataset": ("omniloom.data.loader.dataset", "Dataset"),
+    "BasicDataLoader": (f"{_ADAPTERS}.loaders", "SavableDataLoader"),
+    "DefaultCrudeJsonlDatasetFactory": (f"{_ADAPTERS}.factories", "CrudeJsonlDatasetFactory"),
+    "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
+    "DefaultGenericWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
+    "StandardWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
+    "JoinedWebdatasetFactory": ("omniloom.data.mix.tree", "Join"),
+    "DatasetLoaderInterface": (f"{_ADAPTERS}.mixes", "DatasetLoader"),
+    "DatasetSubset": ("omniloom.data.mix.subset", "Subset"),
+    "EmptyDatasetError": ("omniloom.errors", "DatasetError"),
+    "SampleException": ("omniloom.errors", "SampleError"),
+    "JsonValueError": ("omniloom.errors", "ConfigError"),
+    "FieldAccessError": ("omniloom.errors", "SampleError"),
+    "SYSTEM_EXCEPTIONS": ("omniloom.data.pipeline.faults", "PROGRAM_FAULTS"),
+    "PinMemoryMixin": ("omniloom.data.kinds", "_Fields"),
+    "ExtendableDataclassMixin": ("omniloom.data.kinds", "_Fields"),
+    "GcDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
+    "LogSampleDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
+    "WatchdogDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
+    "av_open": ("omniloom.data.media.av_open", "opened"),
+    "main": ("omniloom.tools.energon_commands", "main"),
+    "command_redist": ("omniloom.tools.state", "redeal"),
+    "command_info": ("omniloom.tools.state", "show"),
+    **{f"{name}_command": ("omniloom.tools.energon_commands", f"COMMANDS[{name}]") for name in _COMMANDS},
+    "load_yaml": ("omniloom.data.index.yaml_dialect", "load_yaml"),
+    "collapse": ("omniloom.data.index.braces", "collapse_braces"),
+    "MAIN_FOLDER_NAME": ("omniloom.data.index.layout", "MAIN_FOLDER"),
+    "INDEX_SQLITE_FILENAME": ("omniloom.data.index.layout", "DATABASE"),
+    "INDEX_UUID_FILENAME": ("omniloom.data.index.layout", "UUID_FILE"),
+    "INFO_JSON_FILENAME": ("omniloom.data.index.layout", "INFO_JSON"),
+    "INFO_YAML_FILENAME": ("omniloom.data.index.layout", "INFO_YAML"),
+    "SPLIT_YAML_FILENAME": ("omniloom.data.index.layout", "SPLIT_YAML"),
+}
+"""Name to module and attribute; ``table[key]`` is an entry of a dict of that module."""
+
+EXPORTED: tuple[str, ...] = tuple(
+    "AugmentTaskEncoder BaseCoreDatasetFactory BaseWebdatasetFactory basic_sample_keys batch_list batch_pad_stack "
+    "batch_stack Batch BatchDataset BlendDataset CachePool CaptioningSample CaptioningWebdataset concat_pad "
+    "ConcatDataset cooker Cooker CrudeJsonlDatasetFactory CrudeSample CrudeWebdataset DatasetLoader "
+    "DatasetLoaderInterface DecodeFileStore DefaultCrudeJsonlDatasetFactory DefaultDecoderWebdatasetFactory "
+    "DefaultGenericWebdatasetFactory DefaultTaskEncoder DirectLazy edataclass EpochizeDataset FileCacheLazy FileStore "
+    "FileStoreCachePool FileStoreDecoder FilterDataset GcDataset generic_batch generic_concat get_loader "
+    "get_savable_loader get_train_dataset get_val_dataset get_val_datasets GroupBatchDataset homogeneous_concat_mix "
+    "ImageClassificationSample ImageClassificationWebdataset ImageSample ImageWebdataset InterleavedSample "
+    "InterleavedWebdataset IterMapDataset JoinedWebdatasetFactory Lazy LimitDataset load_dataset log_exception "
+    "LogSampleDataset MapDataset Metadataset MetadatasetV2 MixBatchDataset MockLazy MultiChoiceVQASample "
+    "MultiChoiceVQAWebdataset NoCachePool OCRSample OCRWebdataset PackingDataset PrimaryFileStore prepare_metadataset "
+    "RepeatDataset reraise_exception Sample SampleDecoder SavableDataLoader SavableDataset traverse_metadataset "
+    "ShuffleBufferDataset SimilarityInterleavedSample SimilarityInterleavedWebdataset SkipSample SourceInfo "
+    "StandardWebdatasetFactory stateless SystemFileStore TaskEncoder TextSample TextWebdataset VidQASample "
+    "VidQAWebdataset VQAOCRWebdataset VQASample VQAWebdataset WorkerConfig __version__".split()
+)
+"""The names that Energon's package exports."""
+
+HIDDEN: tuple[str, ...] = tuple(
+    "FatalSampleError SampleException VQAOCRSample IgnoreSample WebdatasetFileStore JsonlFileStore FileStoreWrapper "
+    "AVDecoder AVData AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform EPath BasicDataLoader "
+    "WatchdogDataset DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference Blender "
+    "get_dataset_from_config EmptyDatasetError AVMetadata ImageMetadata".split()
+)
+"""Names that are in some module of Energon only, or that its guides name without there being any; here at the top too."""
+
+_TASK_ENCODER = (
+    "AugmentTaskEncoder Batch DefaultTaskEncoder TaskEncoder batch_list batch_pad_stack batch_stack generic_batch "
+    "stateless"
+)
+_COOKING = "Cooker basic_sample_keys cooker"
+_GETTERS = "get_train_dataset get_val_dataset get_val_datasets"
+_MIX_FUNCTIONS = "concat_pad generic_concat homogeneous_concat_mix"
+_CACHE = (
+    "CachePool DecodeFileStore DirectLazy FileCacheLazy FileStore FileStoreCachePool FileStoreDecoder Lazy MockLazy "
+    "NoCachePool PrimaryFileStore SystemFileStore"
+)
+_MEDIA_METADATA = (
+    "AVMetadata ImageMetadata MediaMetadataBase MediaMetadataType deserialize_media_metadata serialize_media_metadata"
+)
+_WEBDATASET = (
+    "AVData AVDecoder BaseWebdatasetFactory DefaultDecoderWebdatasetFactory DefaultGenericWebdatasetFactory "
+    "EmptyDatasetError JoinedWebdatasetFactory SampleDecoder StandardWebdatasetFactory"
+)
+_FLAVORS = {
+    "captioning": "CaptioningSample CaptioningWebdataset",
+    "crude": "CrudeSample CrudeWebdataset",
+    "image": "ImageSample ImageWebdataset",
+    "image_classification": "ImageClassificationSample ImageClassificationWebdataset",
+    "interleaved": "InterleavedSample InterleavedWebdataset",
+    "multichoice_vqa": "MultiChoiceVQASample MultiChoiceVQAWebdataset",
+    "ocr": "OCRSample OCRWebdataset",
+    "similarity_interleaved": "SimilarityInterleavedSample SimilarityInterleavedWebdataset",
+    "text": "TextSample TextWebdataset",
+    "vid_qa": "VidQASample VidQAWebdataset",
+    "vqa": "VQASample VQAWebdataset",
+    "vqa_and_ocr": "VQAOCRSample VQAOCRWebdataset",
+}
+_JSONL = "CrudeJsonlDatasetFactory DefaultCrudeJsonlDatasetFactory"
+_BASE = "BaseCoreDatasetFactory PinMemoryMixin Sample SavableDataset"
+_WRAPPERS = {
+    "batch_dataset": "BatchDataset",
+    "blend_dataset": "BlendDataset",
+    "concat_dataset": "ConcatDataset",
+    "epochize_dataset": "EpochizeDataset",
+    "filter_dataset": "FilterDataset",
+    "gc_dataset": "GcDataset",
+    "group_batch_dataset": "GroupBatchDataset",
+    "iter_map_dataset": "IterMapDataset",
+    "limit_dataset": "LimitDataset",
+    "log_sample_dataset": "LogSampleDataset",
+    "map_dataset": "MapDataset",
+    "mix_batch_dataset": f"MixBatchDataset {_MIX_FUNCTIONS}",
+    "packing_dataset": "PackingDataset",
+    "repeat_dataset": "RepeatDataset",
+    "shuffle_buffer_dataset": "ShuffleBufferDataset",
+    "skip": "SkipSample",
+    "watchdog_dataset": "WatchdogDataset",
+}
+_METADATASET = (
+    "DatasetLoader DatasetLoaderInterface Metadataset MetadatasetV2 load_dataset prepare_metadataset "
+    "traverse_metadataset"
+)
+
+
+def _under(parent: str, children: dict[str, str]) -> dict[str, str]:
+    return {f"{parent}.{child}": names for child, names in children.items()}
+
+
+MODULES: dict[str, str] = {
+    "av": "AVData AVDecoder AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform",
+    "av.av_data": "AVData",
+    "av.av_decoder": "AVDecoder AVWebdatasetDecoder",
+    "av.av_init": "av_open",
+    "av.av_reader": "AVProbeIndex AVProbeIndexEntry",
+    "av.utils": "get_clips_uniform get_single_frames_uniform",
+    "bracecollapse": "collapse",
+    "cache": _CACHE,
+    "cache.base": "CachePool FileStore FileStoreDecoder FileStoreWrapper Lazy MockLazy PrimaryFileStore",
+    "cache.file_cache_pool": "CacheFileLazy FileCacheLazy FileStoreCachePool",
+    "cache.file_store": "DecodeFileStore JsonlFileStore SystemFileStore WebdatasetFileStore",
+    "cache.no_cache": "DirectLazy NoCachePool",
+    "cli": "",
+    "cli.main": " ".join(["main", *(f"{name}_command" for name in _COMMANDS)]),
+    "dataset_config": "get_dataset_from_config",
+    "edataclass": "edataclass",
+    "epathlib": "EPath",
+    "epathlib.epath": "EPath",
+    "errors": "FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample log_exception reraise_exception",
+    "eyaml": "load_yaml",
+    "flavors": " ".join([*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET]),
+    **_under("flavors", _FLAVORS),
+    "flavors.base_dataset": f"{_BASE} ExtendableDataclassMixin",
+    "flavors.jsonl": _JSONL,
+    "flavors.jsonl.crude_jsonl_dataset": _JSONL,
+    "flavors.webdataset": _WEBDATASET,
+    "flavors.webdataset.base_webdataset": "BaseWebdatasetFactory",
+    "flavors.webdataset.config": (
+        "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME "
+        "SPLIT_YAML_FILENAME"
+    ),
+    "flavors.webdataset.default_decoder_webdataset": "DefaultDecoderWebdatasetFactory",
+    "flavors.webdataset.default_generic_webdataset": "DefaultGenericWebdatasetFactory",
+    "flavors.webdataset.empty_dataset_error": "EmptyDatasetError",
+    "flavors.webdataset.field_access": "FieldAccessError",
+    "flavors.webdataset.joined_webdataset": "JoinedWebdatasetFactory",
+    "flavors.webdataset.sample_decoder": "SampleDecoder",
+    "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
+    "loader": "get_loader get_savable_loader",
+    "media": _MEDIA_METADATA,
+    "media.extractor": "MediaFilterConfig MediaFilterStrategy",
+    "media.filesystem_prepare": "prepare_filesystem_dataset",
+    "media.metadata": _MEDIA_METADATA,
+    "metadataset": _METADATASET,
+    "metadataset.dataset_loader": "DatasetLoader",
+    "metadataset.loader": "load_dataset prepare_metadataset traverse_metadataset",
+    "metadataset.loader_interface": (
+        "DatasetBlendMode DatasetLoaderInterface LoadedDataset LoadedDatasetList TraversedDatasetReference"
+    ),
+    "metadataset.metadataset": "Metadataset",
+    "metadataset.metadataset_v2": "DatasetSubset MetadatasetV2",
+    "savable_loader": "BasicDataLoader SavableDataLoader",
+    "source_info": "SourceInfo add_source_info get_source_info",
+    "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",
+    "task_encoder.base": f"{_TASK_ENCODER} get_failure_tolerance get_stateless",
+    "task_encoder.cooking": _COOKING,
+    "task_encoder.loader": _GETTERS,
+    "tools": "",
+    **{f"tools.{name}": f"command={name}_command" for name in _COMMANDS},
+    "tools.checkpoint": "command=checkpoint_command command_info command_redist",
+    "typed_converter": "JsonValueError",
+    "worker": "WorkerConfig",
+    "wrappers": " ".join(_WRAPPERS.values()),
+    **_under("wrappers", _WRAPPERS),
+}
+"""Energon's modules, below its package, and the names in them; ``name=other``: under a name of the module's own."""
+
+
+def is_package(module: str) -> bool:
+    """Whether modules lie below one of Energon's."""
+    return any(other.startswith(f"{module}.") for other in MODULES)

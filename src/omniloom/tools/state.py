@@ -1,0 +1,162 @@
+"""``omniloom state``: look at saved places of loaders, see whether they are whole, deal them to other ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from omniloom.data.loader.state import RankState, deal, read_states, write_state
+from omniloom.data.plan.lane import check_ranks_divide
+from omniloom.errors import ConfigError, StateError
+from omniloom.tools.energon_state import EnergonState, read_energon_state
+
+_ARGUMENT = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILES..."
+)
+_NUMBER = re.compile(r"\d+(?!.*\d)")
+WHERE = "omniloom state"
+
+
+@click.group()
+def command() -> None:
+    """Look at saved loader states, check them, deal them to other ranks.
+
+    \b
+    Example:
+      omniloom state show checkpoint/
+      omniloom state redeal state_rank*.json dealt/ --new-world-size 16
+    """
+
+
+@command.command(epilog="\b\nExample:\n  omniloom state show state_rank0.pt state_rank1.pt")
+@_ARGUMENT
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a state.")
+def show(files: tuple[Path, ...], *, as_json: bool) -> None:
+    """Tell what states hold: those of omniloom's loaders, and those that Energon 7 saved."""
+    for path in _expanded(files):
+        found = read_any(path)
+        told = found.to_told() if isinstance(found, EnergonState) else _told(found)
+        if as_json:
+            click.echo(json.dumps({"file": str(path), **told}))
+            continue
+        click.echo(f"{path}:")
+        for name, value in told.items():
+            click.echo(f"  {name.replace('_', ' ')}: {_text(value)}")
+
+
+@command.command(epilog="\b\nExample:\n  omniloom state check checkpoint/ --world-size 16")
+@_ARGUMENT
+@click.option("--world-size", type=click.IntRange(1), help="See whether so many ranks can go on from it, too.")
+def check(files: tuple[Path, ...], *, world_size: int | None) -> None:
+    """See that states are those of all ranks at one moment."""
+    state = _together(files)
+    if world_size is not None:
+        check_ranks_divide(state.lanes, world_size, where=WHERE)
+    click.echo(f"Sound: {state.lanes} lanes of {state.world_size} ranks after {state.steps:,} steps.")
+    fitting = [str(ranks) for ranks in range(1, state.lanes + 1) if state.lanes % ranks == 0]
+    click.echo(f"So many ranks can go on from it: {', '.join(fitting)}.")
+
+
+@command.command(epilog="\b\nExample:\n  omniloom state redeal state_rank*.json dealt --new-world-size 16")
+@_ARGUMENT
+@click.argument("output", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--new-world-size", prompt=True, type=click.IntRange(1), help="Data-parallel ranks to deal them to.")
+def redeal(files: tuple[Path, ...], output: Path, *, new_world_size: int) -> None:
+    """Deal the states of all ranks to another number of ranks.
+
+    Loaders do it by themselves when they are given the folder of all states. The files are named as the first one is.
+    """
+    paths = _expanded(files)
+    state = _together(paths)
+    check_ranks_divide(state.lanes, new_world_size, where=WHERE)
+    output.mkdir(parents=True, exist_ok=True)
+    for rank in range(new_world_size):
+        mine = deal(state, rank=rank, world_size=new_world_size, where=WHERE)
+        target = output / _name(paths[0], rank)
+        _write(target, mine.to_plain())
+        click.echo(f"Wrote {target}")
+
+
+def read_any(path: Path) -> RankState | EnergonState:
+    """The state in a file: omniloom's, also within Megatron's dict, or Energon's.
+
+    Raises:
+        StateError: it is neither.
+    """
+    if path.suffix == ".json":
+        return read_states(path, where=str(path))
+    try:
+        import torch  # noqa: PLC0415 - only a state that torch saved needs it
+
+        plain = torch.load(path, weights_only=True)
+    except Exception as error:
+        found = read_energon_state(path)
+        if found is None:
+            raise StateError(f"{path}: neither a state of omniloom's nor one of Energon's: {error}") from error
+        return found
+    return read_states(_unwrapped(plain), where=str(path))
+
+
+def _together(files: tuple[Path, ...]) -> RankState:
+    states = [read_any(path) for path in _expanded(files)]
+    ours = [state for state in states if isinstance(state, RankState)]
+    if len(ours) < len(states):
+        raise ConfigError("states that Energon saved are shown only; its order is another one")
+    return read_states([state.to_plain() for state in ours], where=WHERE)
+
+
+def _unwrapped(plain: Any) -> Any:
+    """A state, out of the dict that Megatron-LM saves it in."""
+    return plain["dataloader_state_dict"] if isinstance(plain, dict) and "dataloader_state_dict" in plain else plain
+
+
+def _expanded(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Files, and those in folders."""
+    found: list[Path] = []
+    for path in files:
+        inside = [one for one in path.iterdir() if one.suffix in (".json", ".pt", ".pth")] if path.is_dir() else [path]
+        found += sorted(inside)
+    if not found:
+        raise StateError(f"no state in {', '.join(map(str, files))} (*.json, *.pt)")
+    return tuple(found)
+
+
+def _name(first: Path, rank: int) -> str:
+    """The name of a rank's file: that of the first one, with the last number in it changed."""
+    number = _NUMBER.search(first.stem)
+    if number is None:
+        return f"{first.stem}_rank{rank}{first.suffix}"
+    digits = str(rank).zfill(len(number[0]))
+    return first.stem[: number.start()] + digits + first.stem[number.end() :] + first.suffix
+
+
+def _write(target: Path, plain: dict[str, Any]) -> None:
+    if target.suffix == ".json":
+        write_state(target, plain)
+        return
+    import torch  # noqa: PLC0415 - only a state that torch saved needs it
+
+    torch.save(plain, target)
+
+
+def _told(state: RankState) -> dict[str, Any]:
+    return {
+        "saved_by": "omniloom",
+        "rank": f"{state.rank} of {state.world_size}",
+        "lanes": f"{len(state.lane_states)} of {state.lanes}",
+        "steps": state.steps,
+        "lap": state.lap,
+        "batches": sum(lane.batches for lane in state.lane_states.values()),
+        "data_sets": {name: {"rows": rows, "weight": weight} for name, rows, weight in state.mix.leaves},
+        "settings": dict(state.mix.settings),
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(f"\n    {name}: {one}" for name, one in value.items()) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)

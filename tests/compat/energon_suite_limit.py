@@ -1,0 +1,21 @@
+"""A plugin of pytest that ends a test of Energon's suite that takes too long."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    def interrupt(*_):
+        raise TimeoutError("this test takes too long")
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(int(os.environ.get("TEST_LIMIT_SECONDS", "120")))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
