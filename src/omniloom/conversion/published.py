@@ -133,7 +133,7 @@ def open_published(path: Path, *, config: Path | None = None, fresh: Iterable[st
         source = Joined(source, _neutral({name: expected[name] for name in neutral}, dtype))
     check_shapes(source, expected, fresh=prefixes)
     missing = tuple(name for name in expected if name not in source.tensors)
-    return Published(path, form, raw.config, source, _companions(path), missing, neutral)
+    return Published(path, form, raw.config, source, companions_of(path), missing, neutral)
 
 
 def read_any_config(path: Path) -> Config:
@@ -253,7 +253,8 @@ def _neutral(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype) -> Sourc
     )
 
 
-def _companions(path: Path) -> dict[str, Path]:
+def companions_of(path: Path) -> dict[str, Path]:
+    """The files beside a model's weights that go where the weights go: tokenizer, processor and their like."""
     folder = path if path.is_dir() else path.parent
     if (path / SIDECAR).is_dir():
         folder = path / SIDECAR

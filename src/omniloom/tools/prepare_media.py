@@ -52,8 +52,8 @@ def command(
 ) -> None:
     """Index sizes and lengths of images, video, audio.
 
-    They are those of a prepared data set, or of a folder of files. Packers and buckets read them without opening the media. Run it again after an interruption or when shards were
-    added: what is unchanged is not looked at again.
+    They are those of a prepared data set, or of a folder of files. Packers and buckets read them without opening the
+    media. Run it again after an interruption or when shards were added: what is unchanged is not looked at again.
     """
     try:
         media_filter = MediaFilterConfig.parse(

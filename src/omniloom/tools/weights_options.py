@@ -110,9 +110,12 @@ def parts_to_start_anew(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def open_model(path: Path, *, config: Path | None, fresh: tuple[str, ...] = ()) -> Published:
-    """Open a model in any form, whose errors name the command that helps."""
+    """Open a model in any form, or what a run has trained; errors name the command that helps."""
     from omniloom.conversion.published import open_published  # noqa: PLC0415 - loads torch
+    from omniloom.train.trained import open_run, run_of  # noqa: PLC0415
 
+    if run_of(path) is not None:
+        return open_run(path)
     return open_published(path, config=config, fresh=fresh)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from omniloom.conversion.published import Published, companions_of
 from omniloom.errors import ConfigError
 from omniloom.generate.prompts import Prompter
 from omniloom.model.llava import Llava
 from omniloom.train.build import RECIPE_FILE, load_model, own_device, read_model_config, task_encoder
 from omniloom.train.checkpoint import complete_checkpoints
 from omniloom.train.recipe import DataConfig, ModelConfig, read_recipe
+from omniloom.weights.source import InMemory
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,28 @@ class Trained:
     name: str
 
 
+def run_of(path: Path) -> Path | None:
+    """The folder of the run that a path is of, or a step of; ``None`` where it is none."""
+    return next((folder for folder in (path, path.parent) if (folder / RECIPE_FILE).is_file()), None)
+
+
+def open_run(path: Path) -> Published:
+    """What a run has trained, as `omniloom.conversion` knows models; it is read into memory whole.
+
+    Args:
+        path: of a run (its newest checkpoint), or of one of its steps.
+
+    Raises:
+        ConfigError: there is no complete checkpoint.
+    """
+    settings, _, name = _settings_of(path)
+    folder = Path(settings.folder)
+    config = read_model_config(folder)
+    tensors = dict(load_model(settings, config, seed=0).named_parameters())
+    source = InMemory({key: value.detach() for key, value in tensors.items()}, where=name)
+    return Published(path, "omniloom", config, source, companions=companions_of(folder))
+
+
 def open_trained(path: Path, *, template: str | None = None) -> Trained:
     """Open a model.
 
@@ -38,16 +62,7 @@ def open_trained(path: Path, *, template: str | None = None) -> Trained:
     Raises:
         ConfigError: there is neither a run with a complete checkpoint nor a model.
     """
-    run = path if (path / RECIPE_FILE).is_file() else path.parent if (path.parent / RECIPE_FILE).is_file() else None
-    if run is None:
-        settings, data, name = ModelConfig(folder=str(path)), DataConfig(train=""), str(path)
-    else:
-        found = complete_checkpoints(run)
-        if not found:
-            raise ConfigError(f"{run}: a run without a complete checkpoint. Train it first.")
-        step = path if path != run else found[max(found)]
-        recipe = read_recipe(run / RECIPE_FILE)
-        settings, data, name = ModelConfig(folder=recipe.model.folder, start=str(step)), recipe.data, str(step)
+    settings, data, name = _settings_of(path)
     config = read_model_config(Path(settings.folder))
     model = load_model(settings, config, seed=0)
     if not isinstance(model, Llava):
@@ -57,3 +72,16 @@ def open_trained(path: Path, *, template: str | None = None) -> Trained:
         tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images, image_id=config.image_token_id
     )
     return Trained(model.to(own_device()).eval(), prompter, name)
+
+
+def _settings_of(path: Path) -> tuple[ModelConfig, DataConfig, str]:
+    """Where model and data settings of a path are, and what identifies its weights."""
+    run = run_of(path)
+    if run is None:
+        return ModelConfig(folder=str(path)), DataConfig(train=""), str(path)
+    found = complete_checkpoints(run)
+    if not found:
+        raise ConfigError(f"{run}: a run without a complete checkpoint. Train it first.")
+    step = path if path != run else found[max(found)]
+    recipe = read_recipe(run / RECIPE_FILE)
+    return ModelConfig(folder=recipe.model.folder, start=str(step)), recipe.data, str(step)
