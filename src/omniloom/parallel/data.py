@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +12,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from omniloom.errors import ConfigError
 from omniloom.model.loss import LossSum
+from omniloom.parallel.layers import layers_of
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -55,7 +55,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, config: DataParallelConfig) -> nn.
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if config.precision == "bfloat16" else None, reduce_dtype=torch.float32
     )
-    for layer in _layers(model):
+    for layer in layers_of(model):
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=config.reshard)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     if hasattr(model, "loss"):
@@ -79,9 +79,3 @@ def gather_once(model: nn.Module) -> None:
         if isinstance(module, FSDPModule):
             module.unshard()
             module.reshard()
-
-
-def _layers(model: nn.Module) -> Iterator[nn.Module]:
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers":
-            yield from module

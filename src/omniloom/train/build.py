@@ -23,7 +23,7 @@ from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
 from omniloom.model.families import read_config_file
 from omniloom.model.initialize import initialize
-from omniloom.parallel.data import data_mesh, shard
+from omniloom.parallel.plan import parallelize
 from omniloom.storage.files import replace_file
 from omniloom.train.batches import PackedMicroBatch
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints, complete_checkpoints
@@ -44,14 +44,12 @@ RECIPE_FILE = "recipe.yaml"
 def build(recipe: Recipe) -> Run:
     """Everything that a run works with. All ranks call it."""
     group = distributed.group.WORLD if distributed.is_initialized() else None
-    ranks = distributed.get_world_size() if group is not None else 1
     device = own_device()
 
     config = read_model_config(Path(recipe.model.folder))
     model = load_model(recipe.model, config, seed=recipe.seed).to(device)
     freeze(model, recipe.parts)
-    if group is not None:
-        model = shard(model, data_mesh(ranks, recipe.parallel, device=device.type), recipe.parallel)
+    model = parallelize(model, recipe.parallel, device=device.type)
 
     workers = WorkerConfig(num_workers=recipe.data.num_workers, lanes=recipe.data.lanes, seed_offset=recipe.seed)
     encoder = task_encoder(recipe.data, config, Path(recipe.model.folder))

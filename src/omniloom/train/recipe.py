@@ -12,7 +12,7 @@ import yaml
 from omniloom.config.reading import read_dataclass, set_value
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.errors import ConfigError
-from omniloom.parallel.data import DataParallelConfig
+from omniloom.parallel.plan import ParallelConfig
 from omniloom.train.checkpoint import CheckpointConfig
 from omniloom.train.loop import LoopConfig
 from omniloom.train.metrics import LogConfig
@@ -108,7 +108,7 @@ class Recipe:
     parts: Mapping[str, PartConfig] = field(default_factory=dict)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    parallel: DataParallelConfig = field(default_factory=DataParallelConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
