@@ -49,7 +49,7 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here as JSON.")
 @click.option(
     "--items", "items_path", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write each item here as a JSON line: id, question, answers, text, score.",
+    help="Write each item here as a JSON line: id, question, images, answers, text, score.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Name the tasks.")
@@ -90,7 +90,8 @@ def command(
 
 def _item_lines(result: Result) -> bytes:
     rows = (
-        {"id": item.id, "question": item.question, "answers": list(item.answers), "text": text, "score": worth}
+        {"id": item.id, "question": item.question, "images": list(item.images), "answers": list(item.answers)}
+        | {"text": text, "score": worth}
         for item, text, worth in zip(result.items, result.texts, result.scores.items, strict=True)
     )
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "generate": Entry("omniloom.tools.generate:command", "Answer the items of a benchmark."),
     "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
+    "report": Entry("omniloom.tools.report:command", "Show runs and scores as one HTML page."),
     "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check weights."),
     "fetch": Entry("omniloom.tools.fetch:command", "Download models and data sets by name."),
 }

@@ -1,0 +1,80 @@
+"""From the values of steps to curves that can be drawn: smoothed, counted up, thinned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from omniloom.report.records import RunRecord
+
+Points = Sequence[tuple[float, float]]
+"""(x, y), x rising."""
+
+_MOST_POINTS = 400
+_SMOOTHED_SHARE = 0.04
+
+
+def smoothing_steps(count: int) -> int:
+    """Over how many steps a curve of ``count`` of them is smoothed: a 25th, at least 1, at most 200."""
+    return max(1, min(200, round(count * _SMOOTHED_SHARE)))
+
+
+def smoothed(points: Points, *, steps: int) -> list[tuple[float, float]]:
+    """The exponential mean of the values so far, with weights that fall to 1/e over ``steps`` steps.
+
+    The mean is that of the values seen (divided by the sum of their weights), so that it does not start at zero. With
+    one step it is the values themselves.
+
+    Args:
+        points: of every step.
+        steps: see above; at least 1.
+    """
+    keep = 0.0 if steps <= 1 else 1.0 - 1.0 / steps
+    total = weight = 0.0
+    curve = []
+    for x, y in points:
+        total, weight = keep * total + y, keep * weight + 1.0
+        curve.append((x, total / weight))
+    return curve
+
+
+def thinned(points: Points, *, most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+    """At most ``most`` points; of each stretch the lowest and the highest stay, so that spikes are seen."""
+    if len(points) <= most:
+        return list(points)
+    stretches = most // 2
+    kept = []
+    for index in range(stretches):
+        stretch = points[index * len(points) // stretches : (index + 1) * len(points) // stretches]
+        ends = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
+        kept.extend(sorted(ends))
+    return kept
+
+
+def over_steps(run: RunRecord, name: str) -> list[tuple[float, float]]:
+    """Values of a name over the number of the step; steps without one are left out."""
+    return [(float(step), y) for step, y in zip(run.steps, run.column(name), strict=True) if y is not None]
+
+
+def over_tokens(run: RunRecord, name: str) -> list[tuple[float, float]]:
+    """Values of a name over the labelled tokens that all ranks had learned from by the end of the step."""
+    seen = accumulate(tokens or 0.0 for tokens in run.column("learned_tokens"))
+    return [(x, y) for x, y in zip(seen, run.column(name), strict=True) if y is not None]
+
+
+def wait_share(run: RunRecord) -> list[tuple[float, float]]:
+    """Percent of each step's time that was spent waiting for data."""
+    rows = zip(run.steps, run.column("data_wait_seconds"), run.column("step_seconds"), strict=True)
+    return [(float(step), 100 * wait / whole) for step, wait, whole in rows if wait is not None and whole]
+
+
+def skipped_steps(run: RunRecord) -> list[int]:
+    """Steps that changed no weights: loss or gradient norm was no finite number, or the norm too great."""
+    return [step for step, skips in zip(run.steps, run.column("skipped_steps"), strict=True) if skips]
+
+
+def mean_of_ends(points: Points) -> tuple[float, float]:
+    """The means of the first and of the last twentieth of the values, at least one each."""
+    values = [y for _, y in points]
+    count = max(1, len(values) // 20)
+    return sum(values[:count]) / count, sum(values[-count:]) / count
