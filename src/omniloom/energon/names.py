@@ -41,13 +41,22 @@ _HOMES = {
     ),
 }
 
-_LEGACY = (
-    "CaptioningWebdataset ImageWebdataset ImageClassificationWebdataset InterleavedWebdataset "
-    "MultiChoiceVQAWebdataset OCRWebdataset SimilarityInterleavedWebdataset TextWebdataset VidQAWebdataset "
-    "VQAWebdataset VQAOCRWebdataset CrudeWebdataset"
-).split()
+_LEGACY = [
+    "CaptioningWebdataset",
+    "ImageWebdataset",
+    "ImageClassificationWebdataset",
+    "InterleavedWebdataset",
+    "MultiChoiceVQAWebdataset",
+    "OCRWebdataset",
+    "SimilarityInterleavedWebdataset",
+    "TextWebdataset",
+    "VidQAWebdataset",
+    "VQAWebdataset",
+    "VQAOCRWebdataset",
+    "CrudeWebdataset",
+]
 
-_COMMANDS = "analyze_debug checkpoint info lint mount prepare prepare_media preview".split()
+_COMMANDS = ["analyze_debug", "checkpoint", "info", "lint", "prepare", "prepare_media", "preview"]
 
 HOME: dict[str, tuple[str, str]] = {
     **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},
@@ -89,29 +98,134 @@ HOME: dict[str, tuple[str, str]] = {
 """Name to module and attribute; ``table[key]`` is an entry of a dict of that module."""
 
 EXPORTED: tuple[str, ...] = tuple(
-    "AugmentTaskEncoder BaseCoreDatasetFactory BaseWebdatasetFactory basic_sample_keys batch_list batch_pad_stack "
-    "batch_stack Batch BatchDataset BlendDataset CachePool CaptioningSample CaptioningWebdataset concat_pad "
-    "ConcatDataset cooker Cooker CrudeJsonlDatasetFactory CrudeSample CrudeWebdataset DatasetLoader "
-    "DatasetLoaderInterface DecodeFileStore DefaultCrudeJsonlDatasetFactory DefaultDecoderWebdatasetFactory "
-    "DefaultGenericWebdatasetFactory DefaultTaskEncoder DirectLazy edataclass EpochizeDataset FileCacheLazy FileStore "
-    "FileStoreCachePool FileStoreDecoder FilterDataset GcDataset generic_batch generic_concat get_loader "
-    "get_savable_loader get_train_dataset get_val_dataset get_val_datasets GroupBatchDataset homogeneous_concat_mix "
-    "ImageClassificationSample ImageClassificationWebdataset ImageSample ImageWebdataset InterleavedSample "
-    "InterleavedWebdataset IterMapDataset JoinedWebdatasetFactory Lazy LimitDataset load_dataset log_exception "
-    "LogSampleDataset MapDataset Metadataset MetadatasetV2 MixBatchDataset MockLazy MultiChoiceVQASample "
-    "MultiChoiceVQAWebdataset NoCachePool OCRSample OCRWebdataset PackingDataset PrimaryFileStore prepare_metadataset "
-    "RepeatDataset reraise_exception Sample SampleDecoder SavableDataLoader SavableDataset traverse_metadataset "
-    "ShuffleBufferDataset SimilarityInterleavedSample SimilarityInterleavedWebdataset SkipSample SourceInfo "
-    "StandardWebdatasetFactory stateless SystemFileStore TaskEncoder TextSample TextWebdataset VidQASample "
-    "VidQAWebdataset VQAOCRWebdataset VQASample VQAWebdataset WorkerConfig __version__".split()
+    [
+        "AugmentTaskEncoder",
+        "BaseCoreDatasetFactory",
+        "BaseWebdatasetFactory",
+        "basic_sample_keys",
+        "batch_list",
+        "batch_pad_stack",
+        "batch_stack",
+        "Batch",
+        "BatchDataset",
+        "BlendDataset",
+        "CachePool",
+        "CaptioningSample",
+        "CaptioningWebdataset",
+        "concat_pad",
+        "ConcatDataset",
+        "cooker",
+        "Cooker",
+        "CrudeJsonlDatasetFactory",
+        "CrudeSample",
+        "CrudeWebdataset",
+        "DatasetLoader",
+        "DatasetLoaderInterface",
+        "DecodeFileStore",
+        "DefaultCrudeJsonlDatasetFactory",
+        "DefaultDecoderWebdatasetFactory",
+        "DefaultGenericWebdatasetFactory",
+        "DefaultTaskEncoder",
+        "DirectLazy",
+        "edataclass",
+        "EpochizeDataset",
+        "FileCacheLazy",
+        "FileStore",
+        "FileStoreCachePool",
+        "FileStoreDecoder",
+        "FilterDataset",
+        "GcDataset",
+        "generic_batch",
+        "generic_concat",
+        "get_loader",
+        "get_savable_loader",
+        "get_train_dataset",
+        "get_val_dataset",
+        "get_val_datasets",
+        "GroupBatchDataset",
+        "homogeneous_concat_mix",
+        "ImageClassificationSample",
+        "ImageClassificationWebdataset",
+        "ImageSample",
+        "ImageWebdataset",
+        "InterleavedSample",
+        "InterleavedWebdataset",
+        "IterMapDataset",
+        "JoinedWebdatasetFactory",
+        "Lazy",
+        "LimitDataset",
+        "load_dataset",
+        "log_exception",
+        "LogSampleDataset",
+        "MapDataset",
+        "Metadataset",
+        "MetadatasetV2",
+        "MixBatchDataset",
+        "MockLazy",
+        "MultiChoiceVQASample",
+        "MultiChoiceVQAWebdataset",
+        "NoCachePool",
+        "OCRSample",
+        "OCRWebdataset",
+        "PackingDataset",
+        "PrimaryFileStore",
+        "prepare_metadataset",
+        "RepeatDataset",
+        "reraise_exception",
+        "Sample",
+        "SampleDecoder",
+        "SavableDataLoader",
+        "SavableDataset",
+        "traverse_metadataset",
+        "ShuffleBufferDataset",
+        "SimilarityInterleavedSample",
+        "SimilarityInterleavedWebdataset",
+        "SkipSample",
+        "SourceInfo",
+        "StandardWebdatasetFactory",
+        "stateless",
+        "SystemFileStore",
+        "TaskEncoder",
+        "TextSample",
+        "TextWebdataset",
+        "VidQASample",
+        "VidQAWebdataset",
+        "VQAOCRWebdataset",
+        "VQASample",
+        "VQAWebdataset",
+        "WorkerConfig",
+        "__version__",
+    ]
 )
 """The names that Energon's package exports."""
 
 HIDDEN: tuple[str, ...] = tuple(
-    "FatalSampleError SampleException VQAOCRSample IgnoreSample WebdatasetFileStore JsonlFileStore FileStoreWrapper "
-    "AVDecoder AVData AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform EPath BasicDataLoader "
-    "WatchdogDataset DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference Blender "
-    "get_dataset_from_config EmptyDatasetError AVMetadata ImageMetadata".split()
+    [
+        "FatalSampleError",
+        "SampleException",
+        "VQAOCRSample",
+        "IgnoreSample",
+        "WebdatasetFileStore",
+        "JsonlFileStore",
+        "FileStoreWrapper",
+        "AVDecoder",
+        "AVData",
+        "AVWebdatasetDecoder",
+        "get_clips_uniform",
+        "get_single_frames_uniform",
+        "EPath",
+        "BasicDataLoader",
+        "WatchdogDataset",
+        "DatasetBlendMode",
+        "LoadedDataset",
+        "LoadedDatasetList",
+        "TraversedDatasetReference",
+        "Blender",
+        "get_dataset_from_config",
+        "EmptyDatasetError",
+        "AVMetadata",
+        "ImageMetadata",
+    ]
 )
 """Names that are in some module of Energon only, or that its guides name without there being any; here at the top too."""
 

@@ -149,7 +149,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
     """A prepared data set of shards; and Energon's functions that prepare one."""
 
     @staticmethod
-    def prepare_dataset(  # noqa: PLR0913 - Energon's arguments
+    def prepare_dataset(
         parent_path: Paths,
         paths: Sequence[Paths],
         *,
@@ -204,7 +204,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
         )
         if media_filter is not None:
             add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
-        return set(prepared.facts.parts)
+        return set(prepared.facts.part_counts)
 
     @staticmethod
     def add_media_metadata(

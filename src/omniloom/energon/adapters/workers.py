@@ -14,6 +14,9 @@ from omniloom.data.loader.config import WorkerConfig as OmniloomWorkerConfig
 class WorkerConfig(OmniloomWorkerConfig):
     """Rank, world and workers, as `omniloom.WorkerConfig`.
 
+    There is one lane for each worker of the job where ``lanes`` says nothing else: so a pass over the data ends for all
+    workers at once, as in Energon. Say ``lanes`` (a multiple of 12, say) to go on with other numbers of ranks.
+
     Attributes:
         worker_debug_path: accepted; logs of every sample are not written.
         worker_log_level: accepted; likewise.
@@ -23,6 +26,11 @@ class WorkerConfig(OmniloomWorkerConfig):
     worker_debug_path: str | None = None
     worker_log_level: int = 0
     restore_error_handler: Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lanes is None:
+            self.lanes = self.ranks * max(1, self.num_workers)
 
     @staticmethod
     def default_worker_config(num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
