@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.evaluate.task import Item, Task
+from omniloom.generate.batches import batches_by_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter, answer_prompts
+from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
 from omniloom.storage.files import replace_file
 
@@ -25,23 +27,25 @@ class AnsweringConfig:
     """How answers are made.
 
     Attributes:
-        max_new_tokens: of each answer.
-        batch_size: items that are answered together; it does not change the answers.
+        sampling: how words are chosen; draws hang on the item's id.
+        batch_size: items that are answered together at most; it does not change the answers.
+        batch_tokens: of the items that are answered together, each as long as the longest with its longest answer.
         partition: which of ``partitions`` equal parts of the items, from 0.
         partitions: parts that the items are cut into.
         system: what the system says.
     """
 
-    max_new_tokens: int = 64
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     batch_size: int = 16
+    batch_tokens: int = 65_536
     partition: int = 0
     partitions: int = 1
     system: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.partition < self.partitions or min(self.max_new_tokens, self.batch_size) < 1:
+        if not 0 <= self.partition < self.partitions or min(self.batch_tokens, self.batch_size) < 1:
             raise ConfigError(
-                f"partition {self.partition} of {self.partitions}, max_new_tokens {self.max_new_tokens}, batch_size "
+                f"partition {self.partition} of {self.partitions}, batch_tokens {self.batch_tokens}, batch_size "
                 f"{self.batch_size}; a partition below their number, and numbers of at least 1, expected."
             )
 
@@ -92,22 +96,21 @@ def answer_items(
         ConfigError: the file has answers of another model, task or prompt.
     """
     mine = list(items[config.partition :: config.partitions])
-    _claim(output, model=model_name, task=task.name, system=config.system, max_new_tokens=config.max_new_tokens)
+    sampling = config.sampling
+    chosen_by = asdict(sampling) | {"stop": list(sampling.stop)}  # as JSON has it
+    _claim(output, model=model_name, task=task.name, system=config.system, **chosen_by)
     there = _answers_there(output)
     missing = [item for item in mine if item.id not in there]
     asking = _Asking(prompter, task, images, config)
     started = time.perf_counter()
     made = 0
     with output.open("a", encoding="utf-8") as file:
-        for batch in _batches(missing, config.batch_size):
-            prompts = {item.id: prompt for item in batch if (prompt := asking.prompt(item)) is not None}
-            if prompts:
-                answers = answer_prompts(model, prompter, list(prompts.values()), max_new_tokens=config.max_new_tokens)
-                asked = [item for item in batch if item.id in prompts]
-                lines = [_line(item, prompts[item.id], answer) for item, answer in zip(asked, answers, strict=True)]
-                file.write("".join(lines))
-                file.flush()
-                made += len(lines)
+        for batch in _batches(asking.prompts(missing), config):
+            keys = [item.id for item, _ in batch]
+            answers = answer_prompts(model, prompter, [asked for _, asked in batch], sampling=sampling, keys=keys)
+            file.write("".join(_line(*asked, answer) for asked, answer in zip(batch, answers, strict=True)))
+            file.flush()
+            made += len(batch)
             if progress is not None:
                 progress(made + len(asking.failed), len(missing), time.perf_counter() - started)
     return Answered(len(mine), made, len(mine) - len(missing), asking.failed)
@@ -120,13 +123,15 @@ class _Asking:
         self._prompter, self._task, self._images, self._config = prompter, task, images, config
         self.failed: dict[str, str] = {}
 
-    def prompt(self, item: Item) -> Prompt | None:
-        try:
-            images = [_image(self._images, name) for name in item.images]
-            return self._prompter.prompt(self._task.prompt(item), images, system=self._config.system)
-        except SampleError as error:
-            self.failed[item.id] = str(error)
-            return None
+    def prompts(self, items: Iterable[Item]) -> Iterator[tuple[Item, Prompt]]:
+        for item in items:
+            try:
+                images = [_image(self._images, name) for name in item.images]
+                made = self._prompter.prompt(self._task.prompt(item), images, system=self._config.system)
+            except SampleError as error:
+                self.failed[item.id] = str(error)
+            else:
+                yield item, made
 
 
 def _line(item: Item, prompt: Prompt, answer: Answer) -> str:
@@ -173,6 +178,10 @@ def _answers_there(output: Path) -> set[str]:
     return {str(json.loads(line)["sample_id"]) for line in whole.decode().splitlines()}
 
 
-def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _batches(asked: Iterable[tuple[Item, Prompt]], config: AnsweringConfig) -> Iterator[list[tuple[Item, Prompt]]]:
+    return batches_by_tokens(
+        asked,
+        tokens=lambda one: len(one[1].ids) + config.sampling.max_new_tokens,
+        budget_tokens=config.batch_tokens,
+        most_rows=config.batch_size,
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from omniloom.generate.greedy import generate_greedily
+from omniloom.generate.decoding import generate
+from omniloom.generate.sampling import SamplingConfig
+from omniloom.generate.stops import text_before_stop
 from omniloom.model.llava import Llava
 from omniloom.vlm.conversation import Turn, place_images
 from omniloom.vlm.image_processor import ImageProcessor
@@ -37,8 +40,8 @@ class Answer(NamedTuple):
     """What a model said.
 
     Attributes:
-        text: without special tokens, and without white space around it.
-        ended: whether it came to an end by itself, rather than at the limit.
+        text: without the token or text that ended it, and without white space around it.
+        ended: whether it came to an end by itself or at a stop text, rather than at the limit.
     """
 
     text: str
@@ -88,7 +91,7 @@ class Prompter:
         stacked = torch.from_numpy(np.concatenate(pixels)) if pixels else None
         return Prompt(ids, stacked, "".join(piece.text for piece in pieces))
 
-    @property
+    @cached_property
     def stop_tokens(self) -> frozenset[int]:
         """Ids that end an answer."""
         names = self.template.end_tokens
@@ -97,33 +100,52 @@ class Prompter:
             found.add(self.tokenizer.eos_id)
         return frozenset(found)
 
-    def text(self, ids: Sequence[int]) -> str:
-        """The text of an answer's ids, up to the first that ends it."""
+    def text(self, ids: Sequence[int], *, stop: Sequence[str] = ()) -> str:
+        """The text of an answer's ids, up to the first token or stop text that ends it."""
+        text = self.plain_text(ids)
+        before = text_before_stop(text, stop)
+        return (text if before is None else before).strip()
+
+    def plain_text(self, ids: Sequence[int]) -> str:
+        """The text of ids up to the first that ends an answer, white space and all."""
         stops = self.stop_tokens
-        kept = []
-        for number in ids:
-            if number in stops:
-                break
-            kept.append(number)
-        return self.tokenizer.decode(kept).strip()
+        whole = next((place for place, number in enumerate(ids) if number in stops), len(ids))
+        return self.tokenizer.decode(ids[:whole])
 
 
-def answer_prompts(model: Llava, prompter: Prompter, prompts: Sequence[Prompt], *, max_new_tokens: int) -> list[Answer]:
-    """The likeliest answers to some prompts, as one batch.
+def answer_prompts(
+    model: Llava,
+    prompter: Prompter,
+    prompts: Sequence[Prompt],
+    *,
+    sampling: SamplingConfig,
+    keys: Sequence[str] | None = None,
+    on_text: Callable[[int, str], None] | None = None,
+) -> list[Answer]:
+    """Answers to some prompts, as one batch.
 
     Args:
         model: in evaluation mode, on its device.
         prompter: that made the prompts.
         prompts: at least one.
-        max_new_tokens: of each answer.
+        sampling: how words are chosen, and what ends an answer.
+        keys: names of the answers, which draws hang on; by default the prompts' numbers.
+        on_text: called for each word with the prompt's number and its answer's text so far, white space and all.
     """
-    device = next(model.parameters()).device
     tiles = [prompt.tiles for prompt in prompts if prompt.tiles is not None]
-    made = generate_greedily(
+
+    def tell(row: int, ids: Sequence[int]) -> None:
+        if on_text is not None:
+            on_text(row, prompter.plain_text(ids))
+
+    made = generate(
         model,
         [prompt.ids for prompt in prompts],
-        max_new_tokens=max_new_tokens,
+        sampling=sampling,
         stop_tokens=prompter.stop_tokens,
-        images=torch.cat(tiles).to(device) if tiles else None,
+        images=torch.cat(tiles) if tiles else None,
+        keys=keys,
+        text_of=prompter.plain_text,
+        on_words=None if on_text is None else tell,
     )
-    return [Answer(prompter.text(one.token_ids), one.ended) for one in made]
+    return [Answer(prompter.text(one.token_ids, stop=sampling.stop), one.ended) for one in made]

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from omniloom.evaluate.answering import Answered
+    from omniloom.evaluate.task import Item
+    from omniloom.generate.sampling import SamplingConfig
+
 EXIT_INCOMPLETE = 1
 
-_EXISTING = click.Path(path_type=Path, exists=True)
 _MODEL_HELP = "A folder of a run (its newest checkpoint counts), or of a model with config.json and weights."
+_TEMPLATE_HELP = "Chat template; by default the run's, or vicuna_v1."
+_VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm")
+_SAMPLING: Sequence[Callable[[Any], Any]] = (
+    click.option("--min-new-tokens", default=0, show_default=True, help="No end before so many words."),
+    click.option(
+        "--temperature",
+        type=float,
+        help="0 takes the likeliest word. Default: 0, or 1 where --top-k or --top-p say that words are drawn.",
+    ),
+    click.option("--top-k", "--top_k", default=0, show_default=True, help="Draw from so many; 0: all, 1: likeliest."),
+    click.option("--top-p", "--top_p", default=0.0, show_default=True, help="Draw from this much; 0: all."),
+    click.option("--repetition-penalty", default=1.0, show_default=True, help="Above 1: what was said is less likely."),
+    click.option("--stop", multiple=True, help="A text that ends an answer; may be given several times."),
+    click.option("--seed", default=0, show_default=True, help="Of the draws, with each item's id."),
+)
+
+
+def _sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_SAMPLING):
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -26,12 +54,17 @@ _MODEL_HELP = "A folder of a run (its newest checkpoint counts), or of a model w
 )
 @click.option("--gt-path", "--ground-truth", "truth", required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--output-path", "--output", "output", required=True, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--template", help="Chat template; by default the run's, or vicuna_v1.")
+@click.option("--template", help=_TEMPLATE_HELP)
 @click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True)
-@click.option("--batch-size", default=16, show_default=True)
-@click.option("--num-partitions", default=1, show_default=True)
-@click.option("--partition-id", default=0, show_default=True)
+@_sampling_options
+@click.option("--batch-size", default=16, show_default=True, help="Items answered together at most.")
+@click.option("--batch-tokens", default=65_536, show_default=True, help="Tokens of a batch: bounds its memory.")
+@click.option("--num-partitions", default=1, show_default=True, help="Parts of the items; 0 is 1.")
+@click.option("--partition-id", default=0, show_default=True, help="Which of them to answer.")
+@click.option("--num-samples-per-partition", default=0, show_default=True, help="Parts of so many neighbours instead.")
+@click.option("--num-frames", type=int, help="Megatron's, for videos, which are refused; nothing to images.")
 @click.option("--limit", type=int, help="Answer the first so many items only.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def command(
     model_path: Path,
     *,
@@ -43,21 +76,37 @@ def command(
     limit: int | None,
     max_new_tokens: int,
     batch_size: int,
+    batch_tokens: int,
     num_partitions: int,
     partition_id: int,
+    num_samples_per_partition: int,
+    num_frames: int | None,
+    as_json: bool,
+    **sampling_words: Any,
 ) -> int:
     """Answer the items of a benchmark.
 
-    Answers that are there already stay. Answers are written as they come; after a kill the same command goes on with what is missing. The exit code is 1
-    when an item could not be answered.
+    Answers that are there already stay. Answers are written as they come; after a kill the same command goes on with
+    what is missing. The exit code is 1 when an item could not be answered.
     """
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while
     from omniloom.evaluate.tasks import find_task  # noqa: PLC0415
     from omniloom.train.trained import open_trained  # noqa: PLC0415
 
     task = find_task(task_name)
+    items = _images_only(task.read(truth)[:limit], num_frames)
+    partition, partitions = partition_id, max(1, num_partitions)
+    if num_samples_per_partition:
+        items = _neighbours(items, num_samples_per_partition, partition_id=partition_id, partitions=num_partitions)
+        partition, partitions = 0, 1
+    config = AnsweringConfig(
+        sampling=_sampling(max_new_tokens, **sampling_words),
+        batch_size=batch_size,
+        batch_tokens=batch_tokens,
+        partition=partition,
+        partitions=partitions,
+    )
     trained = open_trained(model_path, template=template)
-    items = task.read(truth)[:limit]
     done = answer_items(
         trained.model,
         trained.prompter,
@@ -66,32 +115,103 @@ def command(
         images=images,
         output=output,
         model_name=trained.name,
-        config=AnsweringConfig(
-            max_new_tokens=max_new_tokens, batch_size=batch_size, partition=partition_id, partitions=num_partitions
-        ),
+        config=config,
         progress=_Line(),
     )
+    if as_json:
+        summary = {"task": task.name, "model": trained.name, "output": str(output), "sampling": asdict(config.sampling)}
+        click.echo(json.dumps(summary | asdict(done), ensure_ascii=False))
+    _tell(output, done)
+    return EXIT_INCOMPLETE if done.failed else 0
+
+
+def _sampling(
+    max_new_tokens: int,
+    *,
+    min_new_tokens: int,
+    temperature: float | None,
+    top_k: int,
+    top_p: float,
+    repetition_penalty: float,
+    stop: tuple[str, ...],
+    seed: int,
+) -> SamplingConfig:
+    """What the flags ask for. Megatron's 0 for top-k and top-p is no bound; drawing is at temperature 1 by default."""
+    from omniloom.generate.sampling import SamplingConfig  # noqa: PLC0415 - torch takes a while
+
+    draws = top_k > 1 or (top_p > 0 and top_k != 1)
+    return SamplingConfig(
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        temperature=float(draws) if temperature is None else temperature,
+        top_k=top_k or None,
+        top_p=top_p or None,
+        repetition_penalty=repetition_penalty,
+        stop=stop,
+        seed=seed,
+    )
+
+
+def _neighbours(items: list[Item], number: int, *, partition_id: int, partitions: int) -> list[Item]:
+    """As many neighbours as Megatron's ``--num-samples-per-partition`` gives a part."""
+    if number < 0 or partition_id < 0 or (partitions > 1 and partition_id >= partitions):
+        raise click.UsageError(
+            f"--num-samples-per-partition {number} and --partition-id {partition_id} of {partitions}: a positive "
+            "number, and a part below --num-partitions, expected."
+        )
+    return items[number * partition_id : number * (partition_id + 1)]
+
+
+def _images_only(items: list[Item], num_frames: int | None) -> list[Item]:
+    videos = [name for item in items for name in item.images if name.lower().endswith(_VIDEO_SUFFIXES)]
+    if videos:
+        asked = "" if num_frames is None else f"--num-frames {num_frames}: "
+        raise click.UsageError(
+            f"{asked}{videos[0]} is a video, and models are asked about images only. Score another program's answers "
+            "with `omniloom evaluate`."
+        )
+    return items
+
+
+def _tell(output: Path, done: Answered) -> None:
     click.echo(f"{output}: {done.made:,} answers made, {done.kept:,} were there, {len(done.failed):,} failed", err=True)
     for name, reason in list(done.failed.items())[:5]:
         click.echo(f"  {name}: {reason}", err=True)
-    return EXIT_INCOMPLETE if done.failed else 0
 
 
 @click.command(epilog='\b\nExample:\n  omniloom ask runs/sft photo.jpg "What is this?"')
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
 @click.argument("image", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.argument("question")
-@click.option("--template", help="Chat template; by default the run's, or vicuna_v1.")
+@click.option("--template", help=_TEMPLATE_HELP)
 @click.option("--max-new-tokens", default=128, show_default=True)
-def ask(model_path: Path, *, image: Path, question: str, template: str | None, max_new_tokens: int) -> None:
-    """Ask a model one question about one image."""
+@_sampling_options
+def ask(
+    model_path: Path,
+    *,
+    image: Path,
+    question: str,
+    template: str | None,
+    max_new_tokens: int,
+    **sampling_words: Any,
+) -> None:
+    """Ask a model one question about one image; the answer is printed as it comes."""
+    sampling = _sampling(max_new_tokens, **sampling_words)
     from omniloom.generate.prompts import answer_prompts  # noqa: PLC0415 - torch takes a while
+    from omniloom.generate.stops import GrowingText  # noqa: PLC0415
     from omniloom.train.trained import open_trained  # noqa: PLC0415
 
     trained = open_trained(model_path, template=template)
     prompt = trained.prompter.prompt(question, [image.read_bytes()])
-    (answer,) = answer_prompts(trained.model, trained.prompter, [prompt], max_new_tokens=max_new_tokens)
-    click.echo(answer.text)
+    growing = GrowingText(sampling.stop)
+    (answer,) = answer_prompts(
+        trained.model,
+        trained.prompter,
+        [prompt],
+        sampling=sampling,
+        on_text=lambda _, text: click.echo(growing.more(text), nl=False),
+    )
+    click.echo(growing.rest(answer.text))
 
 
 class _Line:
