@@ -79,21 +79,24 @@ class Axis:
         return [tick for tick in ticks if self.low - slack <= tick <= self.high + slack]
 
 
-def line_chart(curves: Sequence[Curve], *, title: str, x_name: str, y_name: str, note: str = "") -> str:
+def line_chart(
+    curves: Sequence[Curve], *, title: str, x_name: str, y_name: str, note: str = "", log: bool = False
+) -> str:
     """A figure with a line for each curve; one that says so where no curve has a point.
 
     Args:
         curves: what is drawn; faint ones come first.
         title: above it.
         x_name, y_name: of the axes, with units.
-        note: below the title.
+        note: beside the title.
+        log: values that differ by more than fifty times are drawn by powers of ten.
     """
     curves = sorted((curve for curve in curves if curve.points), key=lambda curve: curve.style != "faint")
     head = f"<figcaption><b>{escape(title)}</b> <span>{escape(note)}</span></figcaption>"
     if not curves:
         return f'<figure class="chart">{head}<p class="none">not recorded</p></figure>'
     x_axis = _axis([x for curve in curves for x, _ in curve.points], start=_LEFT, end=_WIDTH - _RIGHT, tight=True)
-    y_axis = _axis([y for curve in curves for _, y in curve.points], start=_HEIGHT - _BOTTOM, end=_TOP)
+    y_axis = _axis([y for curve in curves for _, y in curve.points], start=_HEIGHT - _BOTTOM, end=_TOP, log=log)
     drawn = "".join(_curve(curve, x_axis, y_axis) for curve in curves)
     grid = _grid(x_axis, y_axis, x_name=x_name, y_name=y_name + (" (log)" if y_axis.log else ""))
     strips = _strips([curve for curve in curves if curve.style != "faint"], x_axis, x_name)
@@ -107,9 +110,14 @@ def number(value: float) -> str:
     """A number for people: four digits, or with thousands told apart."""
     if not math.isfinite(value):
         return NOTHING
-    if abs(value) >= 10_000 or value == round(value):
+    if abs(value) >= 1_000 or value == round(value):
         return f"{value:,.0f}" if abs(value) < 1e7 else short(value)
     return f"{value:.4g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def short(value: float) -> str:
@@ -120,15 +128,15 @@ def short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _axis(values: Sequence[float], *, start: float, end: float, tight: bool = False) -> Axis:
+def _axis(values: Sequence[float], *, start: float, end: float, tight: bool = False, log: bool = False) -> Axis:
     low, high = min(values), max(values)
-    if not tight and low > 0 and high / low > _LOG_RATIO:
+    if log and low > 0 and high / low > _LOG_RATIO:
         return Axis(low, high * 1.1, start, end, log=True)
     if not tight and 0 <= low < 0.5 * high:  # near zero: show it
         low = 0.0
     if high - low <= 1e-12 * max(abs(high), abs(low)):
-        room = abs(high) * 0.05 or 1.0
-        return Axis(low - room, high + room, start, end)
+        room = abs(high) * 0.05
+        return Axis(low - room, high + (room or 1.0), start, end)
     return Axis(low, high if tight else high + 0.04 * (high - low), start, end)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from math import fsum
 
 from omniloom.report.records import RunRecord
 
@@ -19,22 +20,23 @@ def smoothing_steps(count: int) -> int:
     return max(1, min(200, round(count * _SMOOTHED_SHARE)))
 
 
-def smoothed(points: Points, *, steps: int) -> list[tuple[float, float]]:
-    """The exponential mean of the values so far, with weights that fall to 1/e over ``steps`` steps.
+def smoothed(points: Points, *, steps: int, most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+    """Means over the ``steps`` values around a value, so that the curve does not lag behind, at evenly spaced places.
 
-    The mean is that of the values seen (divided by the sum of their weights), so that it does not start at zero. With
-    one step it is the values themselves.
+    Near the ends the stretch is shorter and still has the value in its middle; with one step nothing is smoothed.
 
     Args:
         points: of every step.
-        steps: see above; at least 1.
+        steps: see above; at least 1. An even number counts as the next odd one.
+        most: places of the curve; with no more points than that, each is one.
     """
-    keep = 0.0 if steps <= 1 else 1.0 - 1.0 / steps
-    total = weight = 0.0
+    last = len(points) - 1
+    places = range(last + 1) if last < most else [index * last // (most - 1) for index in range(most)]
     curve = []
-    for x, y in points:
-        total, weight = keep * total + y, keep * weight + 1.0
-        curve.append((x, total / weight))
+    for index in places:
+        reach = min(steps // 2, index, last - index)
+        stretch = points[index - reach : index + reach + 1]
+        curve.append((points[index][0], fsum(y for _, y in stretch) / len(stretch)))
     return curve
 
 

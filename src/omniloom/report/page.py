@@ -9,6 +9,7 @@ from pathlib import Path
 from omniloom._version import __version__
 from omniloom.errors import ConfigError
 from omniloom.report import run_sections, score_sections
+from omniloom.report.charts import counted
 from omniloom.report.gallery import cards
 from omniloom.report.records import ItemRecord, ResultRecord, RunRecord
 from omniloom.report.style import RUN_COLOURS, style
@@ -49,8 +50,7 @@ def report_page(
     if runs:
         sections.append(("training", "Training", f"{_TRAINING}{run_sections.charts(runs)}"))
     if results:
-        scores = score_sections.results_table(results) + score_sections.result_cards(results)
-        sections.append(("scores", "Scores", f"{_SCORES}{scores}"))
+        sections.append(("scores", "Scores", f"{_SCORES}{score_sections.result_cards(results)}"))
     if items:
         sections.append(("items", "Items", score_sections.gallery(items, shown)))
     sections.append(("published", "Published numbers", f"{_PUBLISHED}{score_sections.anchors_table(results)}"))
@@ -79,10 +79,10 @@ _SETTINGS = '<p class="lead">The recipe with every setting that was in force, gi
 def _overview(runs: Sequence[RunRecord], results: Sequence[ResultRecord], faults: Sequence[str]) -> str:
     told = []
     if runs:
-        told.append(f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'} of training")
+        told.append(f"{counted(len(runs), 'run')} of training")
     if results:
-        told.append(f"{len(results):,} {'score' if len(results) == 1 else 'scores'}")
-    state = f'<a href="#failures">{len(faults):,} things to know of</a>' if faults else "nothing failed"
+        told.append(counted(len(results), "score"))
+    state = f'<a href="#failures">{counted(len(faults), "thing")} to know of</a>' if faults else "nothing failed"
     lead = f'<p class="lead">{" and ".join(told)}; {state}.</p>'
     table = score_sections.results_table(results) if results else ""
     return f"{lead}{run_sections.overview(runs) if runs else ''}{table}"

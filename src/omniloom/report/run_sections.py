@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 from typing import Any
 
-from omniloom.report.charts import NOTHING, Curve, line_chart, number
+from omniloom.report.charts import NOTHING, Curve, counted, line_chart, number
 from omniloom.report.curves import (
     Points,
     mean_of_ends,
@@ -49,7 +51,32 @@ def sentence(run: RunRecord) -> str:
         words += f"; on held-out data it was {number(held_out[-1][1])} at the end"
         words += f" and lowest, {number(best)}, at step {best_step:,.0f}" if best < held_out[-1][1] else ", its lowest"
     skipped = len(skipped_steps(run))
-    return words + (f". {skipped:,} steps were left out." if skipped else ". No step was left out.")
+    return words + (f". Left out: {counted(skipped, 'step')}." if skipped else ". No step was left out.")
+
+
+def setup(run: RunRecord) -> str:
+    """What was trained on what, in words, as far as the recipe tells."""
+    model, data, loop, parallel = (_settings(run.recipe, key) for key in ("model", "data", "loop", "parallel"))
+    words = f"Model {model.get('folder', 'not said')}"
+    if model.get("start"):
+        words += f" with the weights of {model['start']}"
+    if fresh := model.get("fresh"):
+        words += f" ({', '.join(map(str, fresh))} with fresh weights)"
+    parts = {str(part): settings for part, settings in _settings(run.recipe, "parts").items()}
+    frozen = [
+        part for part, settings in parts.items() if isinstance(settings, Mapping) and settings.get("train") is False
+    ]
+    words += f", {', '.join(frozen)} frozen" if frozen else ""
+    unit = f"packs of {data['pack_tokens']:,} tokens" if isinstance(data.get("pack_tokens"), int) else "samples"
+    words += f"; data {data.get('train', 'not said')}, template {data.get('template', 'not said')}"
+    words += f"; {data.get('batch_size', 1)} {unit} a micro-batch, {loop.get('micro_batches', 1)} a step and rank"
+    words += f"; {parallel.get('precision', 'precision not said')}, seed {run.recipe.get('seed', 'not said')}."
+    return words
+
+
+def _settings(recipe: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = recipe.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def duration(seconds: float) -> str:
@@ -63,37 +90,14 @@ def duration(seconds: float) -> str:
 
 def charts(runs: Sequence[RunRecord]) -> str:
     """All curves, with a legend."""
-    drawn = [
-        line_chart(_losses(runs, tokens=False), title="Loss over steps", x_name="step", y_name="nats a token",
-                   note=f"smoothed over {_smoothing_words(runs)} steps; single steps behind"),
-        line_chart(_losses(runs, tokens=True), title="Loss over tokens", x_name="labelled tokens seen, all ranks",
-                   y_name="nats a token", note="the same, for runs with batches of different sizes"),
-    ]  # fmt: skip
-    for title, column, unit, note in (
-        ("Learning rate", "learning_rate", "rate", "of the step; parts may have a multiple of it"),
-        ("Gradient norm", "gradient_norm", "norm", "before clipping"),
-        ("Tokens a second", "tokens_per_second", "tokens / s", "of one rank, image features and all"),
-        ("Images a second", "images_per_second", "images / s", "of one rank"),
-    ):
-        curves = [curve for n, run in enumerate(runs) for curve in _curves(run.name, n, over_steps(run, column))]
-        if column == "learning_rate":
-            curves = [curve for curve in curves if curve.style == "faint"]
-            curves = [Curve(label=curve.label, colour=curve.colour, points=curve.points) for curve in curves]
-        drawn.append(line_chart(curves, title=title, x_name="step", y_name=unit, note=note))
-    waits = [curve for n, run in enumerate(runs) for curve in _curves(run.name, n, wait_share(run))]
-    drawn.append(
-        line_chart(waits, title="Waiting for data", x_name="step", y_name="% of the step", note="near zero is well fed")
-    )
-    skips = [
-        Curve(label=run.name, colour=n, points=thinned(_counted(run)))
-        for n, run in enumerate(runs)
-        if "skipped_steps" in run.columns
-    ]
-    drawn.append(
-        line_chart(skips, title="Steps left out", x_name="step", y_name="steps so far",
-                   note="loss or gradient norm was no finite number, or the norm too great")
+    drawn = "".join(
+        line_chart(
+            [curve for index, run in enumerate(runs) for curve in chart.curves(run, index)],
+            title=chart.title, x_name=chart.x_name, y_name=chart.y_name, note=chart.note, log=chart.log,
+        )
+        for chart in _CHARTS
     )  # fmt: skip
-    return f'{legend(runs)}<div class="grid2">{"".join(drawn)}</div>'
+    return f'{legend(runs)}<div class="grid2">{drawn}</div>'
 
 
 def legend(runs: Sequence[RunRecord]) -> str:
@@ -154,40 +158,9 @@ def _card(run: RunRecord, index: int) -> str:
     return (
         f'<article class="card"><h3 class="mark{index}">{escape(run.name)}</h3>'
         f'<p class="small">{escape(str(run.folder))}</p>'
-        f'{said}<p>{escape(sentence(run))}</p><div class="figures">{boxes}</div></article>'
+        f'{said}<p>{escape(sentence(run))}</p><p class="small">{escape(setup(run))}</p>'
+        f'<div class="figures">{boxes}</div></article>'
     )
-
-
-def _losses(runs: Sequence[RunRecord], *, tokens: bool) -> list[Curve]:
-    over = over_tokens if tokens else over_steps
-    curves = []
-    for index, run in enumerate(runs):
-        curves += _curves(run.name, index, over(run, "loss"))
-        held_out = thinned(over(run, "validation_loss"))
-        curves.append(Curve(label=f"{run.name}, held-out", colour=index, points=held_out, style="dots"))
-    return curves
-
-
-def _curves(name: str, colour: int, points: Points) -> list[Curve]:
-    """The smoothed curve, and the single values behind it."""
-    line = thinned(smoothed(points, steps=smoothing_steps(len(points))))
-    return [
-        Curve(label=name, colour=colour, points=thinned(points), style="faint"),
-        Curve(label=name, colour=colour, points=line),
-    ]
-
-
-def _counted(run: RunRecord) -> list[tuple[float, float]]:
-    skipped, count, points = set(skipped_steps(run)), 0, []
-    for step in run.steps:
-        count += step in skipped
-        points.append((float(step), float(count)))
-    return points
-
-
-def _smoothing_words(runs: Sequence[RunRecord]) -> str:
-    counts = sorted({smoothing_steps(len(over_steps(run, "loss"))) for run in runs})
-    return " or ".join(map(str, counts))
 
 
 def _flattened(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -196,3 +169,80 @@ def _flattened(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
             yield from _flattened(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value if isinstance(value, str) and value else json.dumps(value, default=str)
+
+
+def _counted(run: RunRecord) -> list[tuple[float, float]]:
+    """Steps left out so far; nothing where the run does not tell."""
+    skips = over_steps(run, "skipped_steps")
+    return [(step, float(count)) for (step, _), count in zip(skips, accumulate(bool(y) for _, y in skips), strict=True)]
+
+
+def _losses(run: RunRecord, colour: int, over: Callable[[RunRecord, str], Points]) -> list[Curve]:
+    held_out = thinned(over(run, "validation_loss"))
+    return [
+        *_smooth(run.name, colour, over(run, "loss")),
+        Curve(label=f"{run.name}, held-out", colour=colour, points=held_out, style="dots"),
+    ]
+
+
+def _smooth(name: str, colour: int, points: Points) -> list[Curve]:
+    """The smoothed curve, and the single values behind it."""
+    line = smoothed(points, steps=smoothing_steps(len(points)))
+    return [
+        Curve(label=name, colour=colour, points=thinned(points), style="faint"),
+        Curve(label=name, colour=colour, points=line),
+    ]
+
+
+def _plain(run: RunRecord, colour: int, points: Points) -> list[Curve]:
+    return [Curve(label=run.name, colour=colour, points=thinned(points))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chart:
+    """One chart of the page; ``curves`` are those of a run with its colour."""
+
+    title: str
+    y_name: str
+    curves: Callable[[RunRecord, int], Sequence[Curve]]
+    note: str = ""
+    x_name: str = "step"
+    log: bool = False
+
+
+_CHARTS = (
+    _Chart(
+        title="Loss over steps", y_name="nats a token", log=True,
+        curves=lambda run, colour: _losses(run, colour, over_steps),
+        note="smoothed, with the single steps behind",
+    ),
+    _Chart(
+        title="Loss over tokens", y_name="nats a token", log=True, x_name="labelled tokens seen, all ranks",
+        curves=lambda run, colour: _losses(run, colour, over_tokens),
+        note="the same; fair to runs with batches of other sizes",
+    ),
+    _Chart(
+        title="Learning rate", y_name="rate", note="parts may have a multiple of it",
+        curves=lambda run, colour: _plain(run, colour, over_steps(run, "learning_rate")),
+    ),
+    _Chart(
+        title="Gradient norm", y_name="norm", log=True, note="before clipping",
+        curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "gradient_norm")),
+    ),
+    _Chart(
+        title="Tokens a second", y_name="tokens / s", note="of one rank, image features and all",
+        curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "tokens_per_second")),
+    ),
+    _Chart(
+        title="Images a second", y_name="images / s", note="of one rank",
+        curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "images_per_second")),
+    ),
+    _Chart(
+        title="Waiting for data", y_name="% of the step", note="near zero: the data keeps up",
+        curves=lambda run, colour: _smooth(run.name, colour, wait_share(run)),
+    ),
+    _Chart(
+        title="Steps left out", y_name="steps so far", note="loss or gradient norm not finite, or norm too great",
+        curves=lambda run, colour: _plain(run, colour, _counted(run)),
+    ),
+)  # fmt: skip

@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 
 from omniloom.report.anchors import ANCHORS, Anchor
-from omniloom.report.charts import NOTHING, number
+from omniloom.report.charts import NOTHING, counted, number
 from omniloom.report.curves import over_steps, skipped_steps
 from omniloom.report.gallery import Card, usual_answers, verdicts
 from omniloom.report.records import ItemRecord, ResultRecord, RunRecord
@@ -43,7 +43,7 @@ def results_table(results: Sequence[ResultRecord]) -> str:
 
 def result_cards(results: Sequence[ResultRecord]) -> str:
     """Each result with all that it hangs on."""
-    return f'<div class="grid2">{"".join(map(_result_card, results))}</div>'
+    return f'<div class="grid2 loose">{"".join(map(_result_card, results))}</div>'
 
 
 def anchors_table(results: Sequence[ResultRecord]) -> str:
@@ -66,8 +66,8 @@ def gallery(items: Sequence[ItemRecord], cards: Sequence[Card]) -> str:
         for text, count, worth, true in usual_answers(items)
     )
     return (
-        f'<p class="lead">{len(items):,} items: {escape(counts)}. Shown are {len(cards):,}, as many of each '
-        "kind as far as there are, evenly spread over the file; nobody picked them.</p>"
+        f'<p class="lead">{len(items):,} items: {escape(counts)}. Shown are {len(cards):,}: each kind '
+        "equally often as far as there are so many, evenly spread over the file; nobody picked them.</p>"
         f'<div class="gallery">{"".join(map(_item_card, cards))}</div>'
         "<h3>The answers that are given most</h3>"
         '<p class="small">One answer that is given far more often than it is true means that the model guesses.</p>'
@@ -98,10 +98,10 @@ def _run_failures(run: RunRecord) -> list[str]:
         named = ", ".join(f"{step:,}" for step in skipped[:_STEPS_NAMED]) + (
             " …" if len(skipped) > _STEPS_NAMED else ""
         )
-        found.append(f"{run.name}: {len(skipped):,} steps changed no weights: {named}")
+        found.append(f"{run.name}: {counted(len(skipped), 'step')} changed no weights: {named}")
     finite = len(over_steps(run, "loss"))
     if finite < len(run.steps):
-        found.append(f"{run.name}: {len(run.steps) - finite:,} steps have no finite loss.")
+        found.append(f"{run.name}: {counted(len(run.steps) - finite, 'step')} without a finite loss.")
     if run.planned_steps is not None and run.steps[-1] < run.planned_steps:
         found.append(f"{run.name}: stands at step {run.steps[-1]:,} of {run.planned_steps:,}.")
     gaps = [(a, b) for a, b in pairwise(run.steps) if b != a + 1]
@@ -142,16 +142,17 @@ def _result_card(result: ResultRecord) -> str:
         ("ground_truth_sha256", "its SHA-256"),
     ):
         if result.about.get(key):
-            facts[words] = str(result.about[key])
+            facts[words] = str(result.about[key]).strip()
     rows = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items())
     more = "".join(f"<dt>{escape(key)}</dt><dd>{number(result.scores[key])}</dd>" for key in others)
+    quoted = result.metric if name in result.metric else f"{name}: {result.metric}"
     unverified = result.checked_against == "unverified"
     warning = '<p class="small fault">The rule is unverified: no official output was at hand.</p>' if unverified else ""
     bars = "".join(_bars(kind, groups, percent="percent" in result.metric) for kind, groups in result.groups.items())
     return (
         f'<article class="card{"" if result.complete else " broken"}"><h3>{escape(result.title)}</h3>'
         f'<p>{_completeness(result)} <span class="small">{escape(str(result.path))}</span></p>'
-        f'<div class="score">{number(_first(result))}</div><p class="small">{escape(name)}: {escape(result.metric)}</p>'
+        f'<div class="score">{number(_first(result))}</div><p class="small">{escape(quoted)}</p>'
         f"{warning}<dl>{more}{rows}{faults}</dl>{bars}</article>"
     )
 
