@@ -195,7 +195,10 @@ def ask(
     max_new_tokens: int,
     **sampling_words: Any,
 ) -> None:
-    """Ask a model one question about one image; the answer is printed as it comes."""
+    """Ask a model one question about one image.
+
+    The answer is printed as it comes.
+    """
     sampling = _sampling(max_new_tokens, **sampling_words)
     from omniloom.generate.prompts import answer_prompts  # noqa: PLC0415 - torch takes a while
     from omniloom.generate.stops import GrowingText  # noqa: PLC0415
