@@ -56,8 +56,8 @@ nav { margin: .9rem 0 0; font-size: 13px; display: flex; flex-wrap: wrap; gap: .
 .strips rect { fill: transparent; }
 .strips rect:hover { fill: var(--fill); }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.3rem; font-size: 13px; margin: .6rem 0; }
-.legend i { display: inline-block; width: 1.4rem; border-top: 3px solid; vertical-align: middle; margin-right: .4rem;
-  }
+.legend i { display: inline-block; width: 1.4rem; border-top: 3px solid; vertical-align: middle;
+  margin-right: .4rem; }
 .legend i.dots { border-top-style: dashed; }
 .legend i.faint { opacity: .35; border-top-width: 2px; }
 .scroll { overflow-x: auto; }
