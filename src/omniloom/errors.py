@@ -93,7 +93,8 @@ class SampleError(DatasetError):
     @classmethod
     def from_sample(cls, sample: Any, message: str = "") -> Self:
         """The error of a sample, with its key and, where they are known, its sources."""
-        known = sample if isinstance(sample, dict) else {n: getattr(sample, n, None) for n in ("__key__", "__sources__")}
+        names = ("__key__", "__sources__")
+        known = sample if isinstance(sample, dict) else {name: getattr(sample, name, None) for name in names}
         places = ", ".join(map(str, known.get("__sources__") or ()))
         return cls(f"sample {known.get('__key__')!r}: {message}" + (f" ({places})" if places else ""))
 

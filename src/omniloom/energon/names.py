@@ -4,6 +4,11 @@ from __future__ import annotations
 
 _ADAPTERS = "omniloom.energon.adapters"
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 _HOMES = {
     "omniloom": (
         "SourceInfo edataclass Sample CaptioningSample ImageSample ImageClassificationSample InterleavedSample "
@@ -41,22 +46,13 @@ _HOMES = {
     ),
 }
 
-_LEGACY = [
-    "CaptioningWebdataset",
-    "ImageWebdataset",
-    "ImageClassificationWebdataset",
-    "InterleavedWebdataset",
-    "MultiChoiceVQAWebdataset",
-    "OCRWebdataset",
-    "SimilarityInterleavedWebdataset",
-    "TextWebdataset",
-    "VidQAWebdataset",
-    "VQAWebdataset",
-    "VQAOCRWebdataset",
-    "CrudeWebdataset",
-]
+_LEGACY = _words(
+    "CaptioningWebdataset ImageWebdataset ImageClassificationWebdataset InterleavedWebdataset "
+    "MultiChoiceVQAWebdataset OCRWebdataset SimilarityInterleavedWebdataset TextWebdataset VidQAWebdataset "
+    "VQAWebdataset VQAOCRWebdataset CrudeWebdataset"
+)
 
-_COMMANDS = ["analyze_debug", "checkpoint", "info", "lint", "prepare", "prepare_media", "preview"]
+_COMMANDS = _words("analyze_debug checkpoint info lint prepare prepare_media preview")
 
 HOME: dict[str, tuple[str, str]] = {
     **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},
@@ -97,137 +93,32 @@ HOME: dict[str, tuple[str, str]] = {
 }
 """Name to module and attribute; ``table[key]`` is an entry of a dict of that module."""
 
-EXPORTED: tuple[str, ...] = tuple(
-    [
-        "AugmentTaskEncoder",
-        "BaseCoreDatasetFactory",
-        "BaseWebdatasetFactory",
-        "basic_sample_keys",
-        "batch_list",
-        "batch_pad_stack",
-        "batch_stack",
-        "Batch",
-        "BatchDataset",
-        "BlendDataset",
-        "CachePool",
-        "CaptioningSample",
-        "CaptioningWebdataset",
-        "concat_pad",
-        "ConcatDataset",
-        "cooker",
-        "Cooker",
-        "CrudeJsonlDatasetFactory",
-        "CrudeSample",
-        "CrudeWebdataset",
-        "DatasetLoader",
-        "DatasetLoaderInterface",
-        "DecodeFileStore",
-        "DefaultCrudeJsonlDatasetFactory",
-        "DefaultDecoderWebdatasetFactory",
-        "DefaultGenericWebdatasetFactory",
-        "DefaultTaskEncoder",
-        "DirectLazy",
-        "edataclass",
-        "EpochizeDataset",
-        "FileCacheLazy",
-        "FileStore",
-        "FileStoreCachePool",
-        "FileStoreDecoder",
-        "FilterDataset",
-        "GcDataset",
-        "generic_batch",
-        "generic_concat",
-        "get_loader",
-        "get_savable_loader",
-        "get_train_dataset",
-        "get_val_dataset",
-        "get_val_datasets",
-        "GroupBatchDataset",
-        "homogeneous_concat_mix",
-        "ImageClassificationSample",
-        "ImageClassificationWebdataset",
-        "ImageSample",
-        "ImageWebdataset",
-        "InterleavedSample",
-        "InterleavedWebdataset",
-        "IterMapDataset",
-        "JoinedWebdatasetFactory",
-        "Lazy",
-        "LimitDataset",
-        "load_dataset",
-        "log_exception",
-        "LogSampleDataset",
-        "MapDataset",
-        "Metadataset",
-        "MetadatasetV2",
-        "MixBatchDataset",
-        "MockLazy",
-        "MultiChoiceVQASample",
-        "MultiChoiceVQAWebdataset",
-        "NoCachePool",
-        "OCRSample",
-        "OCRWebdataset",
-        "PackingDataset",
-        "PrimaryFileStore",
-        "prepare_metadataset",
-        "RepeatDataset",
-        "reraise_exception",
-        "Sample",
-        "SampleDecoder",
-        "SavableDataLoader",
-        "SavableDataset",
-        "traverse_metadataset",
-        "ShuffleBufferDataset",
-        "SimilarityInterleavedSample",
-        "SimilarityInterleavedWebdataset",
-        "SkipSample",
-        "SourceInfo",
-        "StandardWebdatasetFactory",
-        "stateless",
-        "SystemFileStore",
-        "TaskEncoder",
-        "TextSample",
-        "TextWebdataset",
-        "VidQASample",
-        "VidQAWebdataset",
-        "VQAOCRWebdataset",
-        "VQASample",
-        "VQAWebdataset",
-        "WorkerConfig",
-        "__version__",
-    ]
+EXPORTED = _words(
+    "AugmentTaskEncoder BaseCoreDatasetFactory BaseWebdatasetFactory basic_sample_keys batch_list batch_pad_stack "
+    "batch_stack Batch BatchDataset BlendDataset CachePool CaptioningSample CaptioningWebdataset concat_pad "
+    "ConcatDataset cooker Cooker CrudeJsonlDatasetFactory CrudeSample CrudeWebdataset DatasetLoader "
+    "DatasetLoaderInterface DecodeFileStore DefaultCrudeJsonlDatasetFactory DefaultDecoderWebdatasetFactory "
+    "DefaultGenericWebdatasetFactory DefaultTaskEncoder DirectLazy edataclass EpochizeDataset FileCacheLazy FileStore "
+    "FileStoreCachePool FileStoreDecoder FilterDataset GcDataset generic_batch generic_concat get_loader "
+    "get_savable_loader get_train_dataset get_val_dataset get_val_datasets GroupBatchDataset homogeneous_concat_mix "
+    "ImageClassificationSample ImageClassificationWebdataset ImageSample ImageWebdataset InterleavedSample "
+    "InterleavedWebdataset IterMapDataset JoinedWebdatasetFactory Lazy LimitDataset load_dataset log_exception "
+    "LogSampleDataset MapDataset Metadataset MetadatasetV2 MixBatchDataset MockLazy MultiChoiceVQASample "
+    "MultiChoiceVQAWebdataset NoCachePool OCRSample OCRWebdataset PackingDataset PrimaryFileStore prepare_metadataset "
+    "RepeatDataset reraise_exception Sample SampleDecoder SavableDataLoader SavableDataset traverse_metadataset "
+    "ShuffleBufferDataset SimilarityInterleavedSample SimilarityInterleavedWebdataset SkipSample SourceInfo "
+    "StandardWebdatasetFactory stateless SystemFileStore TaskEncoder TextSample TextWebdataset VidQASample "
+    "VidQAWebdataset VQAOCRWebdataset VQASample VQAWebdataset WorkerConfig __version__"
 )
 """The names that Energon's package exports."""
 
-HIDDEN: tuple[str, ...] = tuple(
-    [
-        "FatalSampleError",
-        "SampleException",
-        "VQAOCRSample",
-        "IgnoreSample",
-        "WebdatasetFileStore",
-        "JsonlFileStore",
-        "FileStoreWrapper",
-        "AVDecoder",
-        "AVData",
-        "AVWebdatasetDecoder",
-        "get_clips_uniform",
-        "get_single_frames_uniform",
-        "EPath",
-        "BasicDataLoader",
-        "WatchdogDataset",
-        "DatasetBlendMode",
-        "LoadedDataset",
-        "LoadedDatasetList",
-        "TraversedDatasetReference",
-        "Blender",
-        "get_dataset_from_config",
-        "EmptyDatasetError",
-        "AVMetadata",
-        "ImageMetadata",
-    ]
+HIDDEN = _words(
+    "FatalSampleError SampleException VQAOCRSample IgnoreSample WebdatasetFileStore JsonlFileStore FileStoreWrapper "
+    "AVDecoder AVData AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform EPath BasicDataLoader "
+    "WatchdogDataset DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference Blender "
+    "get_dataset_from_config EmptyDatasetError AVMetadata ImageMetadata"
 )
-"""Names that are in some module of Energon only, or that its guides name without there being any; here at the top too."""
+"""Names that are in some module of Energon only, or only in its guides; here they are at the top, too."""
 
 _TASK_ENCODER = (
     "AugmentTaskEncoder Batch DefaultTaskEncoder TaskEncoder batch_list batch_pad_stack batch_stack generic_batch "
@@ -358,7 +249,7 @@ MODULES: dict[str, str] = {
     "wrappers": " ".join(_WRAPPERS.values()),
     **_under("wrappers", _WRAPPERS),
 }
-"""Energon's modules, below its package, and the names in them; ``name=other``: under a name of the module's own."""
+"""Energon's modules below its package, and the names in them; ``name=other``: under a name of the module's own."""
 
 
 def is_package(module: str) -> bool:

@@ -21,9 +21,7 @@ class _Step(NamedTuple):
     keys: list[str]
 
 
-@click.command(
-    name="analyze-debug", epilog="\b\nExample:\n  energon analyze-debug worker_debug --heatmap-path order.png"
-)
+@click.command(name="analyze-debug", epilog="\b\nExample:\n  energon analyze-debug worker_debug")
 @click.argument("log_paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--heatmap-path", default="heatmap.png", show_default=True, type=click.Path(path_type=Path))
 @click.option("--heatmap-steps", default=1000, show_default=True, type=click.IntRange(1), help="Width at most.")
@@ -70,7 +68,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield json.loads(line)
             except ValueError as error:
-                raise DatasetError(f"{path}:{number}: no JSON ({error}); a log that worker_debug_path wrote expected")
+                raise DatasetError(
+                    f"{path}:{number}: no JSON ({error}); a log that worker_debug_path wrote expected"
+                ) from None
 
 
 def _steps(lines: list[dict[str, Any]], modalities: list[str], *, in_order: bool) -> Iterator[_Step]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,7 +33,7 @@ def main(ctx: click.Context) -> None:
 @click.option("--split-config", default="split.yaml", show_default=True, help="Split file in .nv-meta.")
 @click.option("--parallel", default=1, show_default=True, type=int, help="Processes at most.")
 @click.pass_context
-def _lint(ctx: click.Context, path: Path, **options: object) -> None:
+def _lint(ctx: click.Context, /, path: Path, **options: Any) -> None:
     """Read every sample and report the bad ones. Parts without shards are passed over."""
     ctx.invoke(
         lint.command, dataset=path, **{**options, "split_parts": energon_preview.parts_with_shards(path, **options)}

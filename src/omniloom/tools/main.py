@@ -45,6 +45,9 @@ COMMANDS: dict[str, Entry] = {
     "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
     "report": Entry("omniloom.tools.report:command", "Show runs and scores as one HTML page."),
+    "state": Entry(
+        "omniloom.tools.state:command", "Look at saved loader states, check them, deal them to other ranks."
+    ),
     "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check weights."),
     "fetch": Entry("omniloom.tools.fetch:command", "Download models and data sets by name."),
 }

@@ -21,15 +21,9 @@ _NUMBER = re.compile(r"\d+(?!.*\d)")
 WHERE = "omniloom state"
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  omniloom state show checkpoint/")
 def command() -> None:
-    """Look at saved loader states, check them, deal them to other ranks.
-
-    \b
-    Example:
-      omniloom state show checkpoint/
-      omniloom state redeal state_rank*.json dealt/ --new-world-size 16
-    """
+    """Look at saved loader states, check them, deal them to other ranks."""
 
 
 @command.command(epilog="\b\nExample:\n  omniloom state show state_rank0.pt state_rank1.pt")

@@ -60,7 +60,7 @@ class EPath(PosixPath):
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         shutil.move(self, target)
 
-    def walk(self) -> Iterator[EPath]:  # type: ignore[override]
+    def walk(self) -> Iterator[EPath]:
         """All files below the folder; links to folders are followed."""
         for folder, _, names in os.walk(self, followlinks=True):
             for name in sorted(names):

@@ -17,6 +17,7 @@ from omniloom.data.task import TaskEncoder
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.trust import AS_ENERGON
+from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
 
 logger = logging.getLogger("omniloom")
@@ -56,9 +57,14 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
         path: a data set of any kind, or a mix.
         task_encoder: what a sample and a batch are.
         settings: as for `omniloom.get_train_dataset`. ``image_decode``, ``av_decode`` and ``video_decode_audio`` set
-            the decoder; ``auto_decode=False`` leaves bytes; ``handler`` has no effect.
+            the decoder; ``auto_decode=False`` leaves bytes; ``handler`` has no effect. ``packing_buffer_size`` is
+            that of a worker, as in Energon.
     """
     encoder = _encoder(task_encoder, settings)
+    config = settings.get("worker_config") or WorkerConfig()
+    settings["worker_config"] = config
+    if settings.get("packing_buffer_size") is not None:
+        settings["packing_buffer_size"] *= config.run_lanes // config.ranks
     return engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
 
 
@@ -66,6 +72,7 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
     """A data set for evaluation. Arguments as for `omniloom.get_val_dataset`, and Energon's old ones."""
     encoder = _encoder(task_encoder, settings)
     _without_shuffling(settings)
+    settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     return engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
 
 
@@ -73,6 +80,7 @@ def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any)
     """A data set for evaluation of each leaf of ``path`` alone, with what it was made of."""
     encoder = _encoder(task_encoder, settings)
     _without_shuffling(settings)
+    settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     found = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
     return [(dataset, SourceDataset.of(leaf)) for dataset, leaf in found]
 

@@ -38,7 +38,7 @@ class MapDataset:
         _one_for_one(map_fn, "MapDataset")
         if isinstance(pipeline, Pack):
             _one_for_one(pipeline.pack, "MapDataset over packs")
-            packed = replace(pipeline, pack=in_sequence((pipeline.pack, map_fn)))
+            packed = replace(pipeline, pack=in_sequence((pipeline.pack, map_fn)) or map_fn)
             return replace(ready, pipeline=packed, user_code=True)
         return replace(ready, pipeline=Map(pipeline, ("map_fn", POSTENCODE, map_fn)), user_code=True)
 
@@ -194,7 +194,7 @@ class LimitDataset:
 class EpochizeDataset:
     """A data set in passes of so many batches of each rank; the next pass goes on."""
 
-    def __new__(cls, dataset: Dataset, length: int, **_settings: Any) -> Any:
+    def __new__(cls, dataset: Dataset, length: int, worker_config: Any = None) -> Any:
         """The data set with ``virtual_epoch_length=length``."""
         return replace(dataset, virtual_epoch_length=length)
 
