@@ -54,7 +54,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _browse(page: Path, *flags: str, profile: Path) -> subprocess.CompletedProcess[str]:
     command = [
         str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-        "--enable-logging=stderr", f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", *flags, page.as_uri(),
+        "--enable-logging=stderr", f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}",
+        *flags, page.as_uri(),
     ]  # fmt: skip
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
 

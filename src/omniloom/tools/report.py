@@ -44,9 +44,9 @@ def command(
     title: str | None,
     out: Path,
 ) -> None:
-    """Make one HTML page of the folders of runs, of results and of items.
+    """Show runs and scores as one HTML page.
 
-    The page needs no network and no other file. It reads what `omniloom train` and `omniloom evaluate` wrote, so it can
+    RUN is the folder of a run; several are told apart by colour. The page needs no network and no other file. It reads what `omniloom train` and `omniloom evaluate` wrote, so it can
     be made while a run goes on, and on a machine without torch.
     """
     if images is not None and items_path is None:
