@@ -1,0 +1,41 @@
+"""Greedy answers of a small LLaVA beside transformers' generate, left-padded and one by one: tokens a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import HERE, Context, Program, ProgramError, alternate, row, show_row, values
+
+NAME = "generate"
+CASES = {
+    "padded": ("transformers, a left-padded batch", 1.2),
+    "one": ("transformers, one by one", 3.0),
+}
+
+
+def run(context: Context) -> dict[str, Any]:
+    """Measure both ways of transformers; see the title for what."""
+    tokens = 8 if context.quick else 48
+    rows = []
+    for mode, (case, bar) in CASES.items():
+        programs = [_program(context, side, mode=mode, tokens=tokens) for side in ("omniloom", "transformers")]
+        readings = alternate(programs, rounds=context.pairs)
+        answers = {reading["answers"] for ones in readings.values() for reading in ones}
+        if len(answers) != 1:
+            raise ProgramError(f"the sides do not give the same answers to {mode}: {sorted(answers)}")
+        rows.append(row(case, values(readings, "tokens_per_second"), bars={"transformers": bar}))
+        show_row(rows[-1], "new tokens/s")
+    return {
+        "title": "Generation",
+        "unit": "new tokens/s",
+        "better": "higher",
+        "settings": "width 256, 4 + 4 layers, 8,192 words, float32, 8 questions of 12 to 194 words with an image of "
+        f"256 tokens each, {tokens} greedy words an answer, prefill and vision tower included, best of two runs in a "
+        "process, processor time of one thread; omniloom answers all 8 as one batch; all sides give the same ids",
+        "rows": rows,
+    }
+
+
+def _program(context: Context, side: str, *, mode: str, tokens: int) -> Program:
+    script = str(HERE / "programs" / f"generate_{side}.py")
+    return Program(side, (str(context.python), script, f"--mode={mode}", f"--tokens={tokens}"))
