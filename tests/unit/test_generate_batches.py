@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -130,6 +131,8 @@ def test_the_text_of_each_step_is_told() -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     model, sampling = loud_llava(), SamplingConfig()
+    with pytest.raises(InputError, match=r"images of shape \(3, 8, 8\)"):
+        generate(model, [[1, PLACE]], sampling=sampling, images=torch.zeros(3, 8, 8))
     with pytest.raises(InputError, match="1 keys for 2 prompts"):
         generate(model, [[1], [2]], sampling=sampling, keys=["a"])
     with pytest.raises(InputError, match="3 limits for 1 prompts"):
@@ -138,6 +141,17 @@ def test_what_does_not_fit_together_is_refused() -> None:
         generate(model, [[1]], sampling=sampling, limits=[0])
     with pytest.raises(InputError, match=r"stop texts \['x'\]"):
         generate(model, [[1]], sampling=SamplingConfig(stop=("x",)))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_scores_that_are_no_numbers_are_told(temperature: float, value: float) -> None:
+    model = tiny_llava().language_model.eval()
+    model.embed_tokens.weight.data[7] = value
+    sampling = SamplingConfig(temperature=temperature, repetition_penalty=1.1)
+    assert generate(model, [[1, 2]], sampling=sampling, limits=[1])
+    with pytest.raises(InputError, match="prompt 1: the scores after 0 words are no finite numbers"):
+        generate(model, [[1, 2], [3, 7]], sampling=sampling)
 
 
 def test_penalty_and_least_length_are_those_of_transformers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from omniloom.errors import InputError
 from omniloom.generate.features import embed_prompts
-from omniloom.generate.sampling import Chooser, SamplingConfig
+from omniloom.generate.sampling import NO_WORD, Chooser, SamplingConfig
 from omniloom.generate.stops import text_before_stop
 from omniloom.model.cache import AttendNext, AttendPrompts, KeyValueCache
 from omniloom.model.decoder import Decoder
@@ -71,8 +71,8 @@ def generate(
         One answer a prompt, in order.
 
     Raises:
-        InputError: no prompt, an empty one, images for a model without a tower, stop texts without `text_of`, or
-            numbers of keys or limits that are not those of the prompts.
+        InputError: no prompt, an empty one, images for a model without a tower, stop texts without `text_of`,
+            numbers of keys or limits that are not those of the prompts, or scores that are no finite numbers.
     """
     decoder = _decoder_of(model, prompts, images)
     rows = _Rows(prompts, sampling, stop_tokens=stop_tokens, limits=limits, text_of=text_of, on_words=on_words)
@@ -151,6 +151,11 @@ class _Rows:
     def add(self, words: list[int]) -> list[int]:
         """Add a word to every running row; which of these rows go on."""
         for row, word in zip(self._running, words, strict=True):
+            if word == NO_WORD:
+                raise InputError(
+                    f"prompt {row}: the scores after {len(self._words[row])} words are no finite numbers. Check the "
+                    "model's weights and the images, or compute in a wider type."
+                )
             self._words[row].append(word)
             self._ended[row] = word in self._stop_tokens or self._has_stop_text(row)
             if self._on_words is not None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from omniloom.errors import InputError
 from omniloom.model.decoder import Decoder
 from omniloom.model.llava import Images, Llava
+from omniloom.model.vision import CHANNELS
 
 
 def embed_prompts(
@@ -33,6 +34,9 @@ def embed_prompts(
     groups = [images] if isinstance(images, Tensor) else list(images or ())
     if not any(len(group) for group in groups):
         return model.embed(input_ids, visit_tower=False)
+    wrong = [tuple(group.shape) for group in groups if group.dim() != 4 or group.shape[1] != CHANNELS]
+    if wrong:
+        raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
     places = (input_ids == model.config.image_token_id).nonzero()[:, 0]
     device = input_ids.device
     features = torch.cat([_features(model, group, device) for group in groups if len(group)])

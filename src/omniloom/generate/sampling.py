@@ -18,6 +18,7 @@ from torch import Tensor
 
 from omniloom.errors import ConfigError
 
+NO_WORD = -1
 _DRAW_BITS = 53
 
 
@@ -180,7 +181,7 @@ class Chooser:
                 self._seen[row, [word for word in set(prompt) if 0 <= word < vocab_size]] = True
 
     def choose(self, logits: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
-        """One more word of each row."""
+        """One more word of each row; `NO_WORD` where the scores are no numbers."""
         sampling = self._sampling
         held_back = self._stops.expand(logits.shape) if self._step < sampling.min_new_tokens else None
         scores = bent_scores(logits, sampling=sampling, seen=self._seen, forbidden=held_back)
@@ -190,8 +191,9 @@ class Chooser:
             words = scores.argmax(dim=-1)
         self._step += 1
         if self._seen is not None:
-            self._seen.scatter_(1, words[:, None], True)
-        return words
+            self._seen.scatter_(1, words[:, None].clamp(max=logits.shape[-1] - 1), True)
+        # Told by a word and not by an error: asking here would wait for the device.
+        return words.where(scores.amax(dim=-1).isfinite(), NO_WORD)
 
     def keep(self, places: Sequence[int]) -> None:
         """Go on with these rows only."""
