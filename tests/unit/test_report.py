@@ -19,7 +19,7 @@ from omniloom.errors import ConfigError
 from omniloom.evaluate.tasks import TASKS
 from omniloom.report.anchors import ANCHORS
 from omniloom.report.charts import Axis, Curve, line_chart, number, short
-from omniloom.report.curves import over_tokens, skipped_steps, smoothed, thinned, wait_share
+from omniloom.report.curves import memory_mib, over_tokens, pack_fill, skipped_steps, smoothed, thinned, wait_share
 from omniloom.report.gallery import cards, chosen, usual_answers, verdicts
 from omniloom.report.page import report_page
 from omniloom.report.records import ItemRecord, read_items, read_result, read_run, read_runs
@@ -83,6 +83,13 @@ def test_curves_of_a_run(tmp_path: Path) -> None:
     assert over_tokens(record, "loss") == [(10, 4), (60, 2)]
     assert wait_share(record) == [(1, 25), (2, 0), (3, 10)]
     assert skipped_steps(record) == [2]
+    assert pack_fill(record) == []
+    data = {"pack_tokens": 1000, "batch_size": 2}
+    steps = [{"step": 1, "tokens_per_second": 3000.0, "step_seconds": 1.0, "peak_memory_bytes": 3 << 20}]
+    loop = {"steps": 1, "micro_batches": 2}
+    packed = read_run(run_folder(tmp_path / "b", steps=steps, recipe={"data": data, "loop": loop}))
+    assert pack_fill(packed) == [(1, 75)]
+    assert memory_mib(packed) == [(1, 3)]
     assert sentence(record) == (
         "Took 3 of 4 steps and is not at its end, in 4 s of stepping. "
         "The training loss went from 4 to 2 nats a token. Left out: 1 step."
@@ -127,6 +134,7 @@ def test_what_the_trainer_writes_is_read(tmp_path: Path) -> None:
         ('{"step": true}\n', "line 1: 'step' is 'True'"),
         ('{"step": 1, "loss": "low"}\n', "line 1: 'loss' is 'low'; a number or null"),
         ("[1]\n", "line 1: list found"),
+        ('{"step": 1%s}\n' % ("0" * 400), "0 to 2**53 expected"),
         ("[" * 100_000 + "\n", "line 1: JSON that cannot be read"),
     ],
 )
@@ -166,6 +174,18 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
         read_items(tmp_path / "items.jsonl")
     with pytest.raises(ConfigError, match="nothing to report"):
         report_page([])
+
+
+@pytest.mark.parametrize("recipe", [{}, {"loop": 3, "parts": [1], "data": None, "model": {"fresh": 3}}])
+@pytest.mark.parametrize(
+    "values", [(1e308, -1e308), (10**400, 5e-324), (float("nan"), 1e100), (0.0, -0.0), (1e-320, 1)]
+)
+def test_absurd_values_make_a_page(tmp_path: Path, recipe: Any, values: tuple[float, float]) -> None:
+    names = ("loss", "validation_loss", "learned_tokens", "tokens_per_second", "step_seconds", "data_wait_seconds")
+    steps = [{"step": n, **dict.fromkeys(names, value)} for n, value in enumerate((*values, *values), 1)]
+    page = report_page([read_run(run_folder(tmp_path / "a", steps=steps, recipe=recipe))])
+    drawn = re.findall(r'<svg.*?</svg>|points="[^"]*"', page)
+    assert not [text for text in drawn if re.search(r"\b(nan|inf)\b", text)]
 
 
 def test_items_are_chosen_by_a_rule() -> None:

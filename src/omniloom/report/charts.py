@@ -19,6 +19,7 @@ NOTHING = "\N{EN DASH}"
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 40
 _STRIPS = 56
+_SMALLEST = 1e-200  # what differs by less is drawn as equal
 _LOG_RATIO = 50  # a greater ratio of the highest to the lowest value is drawn by powers of ten
 
 
@@ -130,13 +131,14 @@ def short(value: float) -> str:
 
 def _axis(values: Sequence[float], *, start: float, end: float, tight: bool = False, log: bool = False) -> Axis:
     low, high = min(values), max(values)
-    if log and low > 0 and high / low > _LOG_RATIO:
+    if log and low > _SMALLEST and high / low > _LOG_RATIO:
         return Axis(low, high * 1.1, start, end, log=True)
     if not tight and 0 <= low < 0.5 * high:  # near zero: show it
         low = 0.0
-    if high - low <= 1e-12 * max(abs(high), abs(low)):
-        room = abs(high) * 0.05
-        return Axis(low - room, high + (room or 1.0), start, end)
+    largest = max(abs(high), abs(low))
+    if high - low <= max(1e-12 * largest, _SMALLEST):
+        room = largest * 0.05
+        return Axis(low - room, high + (room if room > _SMALLEST else 1.0), start, end)
     return Axis(low, high if tight else high + 0.04 * (high - low), start, end)
 
 

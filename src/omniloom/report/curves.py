@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import fsum
+from math import fsum, prod
 
 from omniloom.report.records import RunRecord
 
@@ -13,6 +13,7 @@ Points = Sequence[tuple[float, float]]
 
 _MOST_POINTS = 400
 _SMOOTHED_SHARE = 0.04
+_SHORTEST = 1e-9  # seconds of a step
 
 
 def smoothing_steps(count: int) -> int:
@@ -67,7 +68,30 @@ def over_tokens(run: RunRecord, name: str) -> list[tuple[float, float]]:
 def wait_share(run: RunRecord) -> list[tuple[float, float]]:
     """Percent of each step's time that was spent waiting for data."""
     rows = zip(run.steps, run.column("data_wait_seconds"), run.column("step_seconds"), strict=True)
-    return [(float(step), 100 * wait / whole) for step, wait, whole in rows if wait is not None and whole]
+    return [
+        (float(step), 100 * wait / whole)
+        for step, wait, whole in rows
+        if wait is not None and whole and whole > _SHORTEST
+    ]
+
+
+def pack_fill(run: RunRecord) -> list[tuple[float, float]]:
+    """Percent of each step's packs that is filled with tokens, on the first rank; nothing where samples are not packed.
+
+    A step has ``data.pack_tokens`` x ``data.batch_size`` x ``loop.micro_batches`` places of its recipe.
+    """
+    data, loop = run.settings("data"), run.settings("loop")
+    sizes = (data.get("pack_tokens"), data.get("batch_size", 1), loop.get("micro_batches", 1))
+    numbers = [size for size in sizes if isinstance(size, int) and 0 < size < 1 << 53]
+    if len(numbers) < len(sizes):
+        return []
+    rows = zip(run.steps, run.column("tokens_per_second"), run.column("step_seconds"), strict=True)
+    return [(float(step), 100 * rate * whole / prod(numbers)) for step, rate, whole in rows if rate and whole]
+
+
+def memory_mib(run: RunRecord) -> list[tuple[float, float]]:
+    """The most memory so far, in MiB, as the first rank tells."""
+    return [(step, held / (1 << 20)) for step, held in over_steps(run, "peak_memory_bytes")]
 
 
 def skipped_steps(run: RunRecord) -> list[int]:

@@ -15,6 +15,8 @@ from omniloom.errors import ConfigError
 from omniloom.storage.files import storage_error
 
 STEPS_FILE, RECIPE_FILE = "steps.jsonl", "recipe.yaml"  # as `omniloom train` names them
+_LARGEST = 1e100  # no value of a run is larger in earnest; sums and products of such ones are still finite
+_LARGEST_WHOLE = 1 << 53
 _COUNTS = ("expected", "answered", "scored")
 _FAULTS = ("missing", "empty", "doubled", "conflicting", "unknown")
 
@@ -27,7 +29,7 @@ class RunRecord:
         name: of its folder, made unique among the runs of a report.
         folder: where it is.
         steps: numbers of the steps, rising; at least one.
-        columns: by name one value a step, as `omniloom train` logs it; ``None``: not told, or not finite.
+        columns: by name one value a step, as `omniloom train` logs it; ``None``: not told, not finite, or absurd.
         recipe: the resolved settings, as a tree.
         cut_line: the last line of the steps was not whole, as a kill leaves it, and is left out.
     """
@@ -43,12 +45,16 @@ class RunRecord:
         """The values of a name, one a step."""
         return self.columns.get(name) or [None] * len(self.steps)
 
+    def settings(self, part: str) -> Mapping[str, Any]:
+        """A part of the recipe, such as ``loop``; empty where it is missing."""
+        found = self.recipe.get(part)
+        return found if isinstance(found, Mapping) else {}
+
     @property
     def planned_steps(self) -> int | None:
         """How many steps the recipe asks for; ``None`` where it does not say."""
-        loop = self.recipe.get("loop")
-        planned = loop.get("steps") if isinstance(loop, Mapping) else None
-        return planned if isinstance(planned, int) else None
+        planned = self.settings("loop").get("steps")
+        return planned if isinstance(planned, int) and 0 < planned < _LARGEST_WHOLE else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +235,8 @@ def _loads(text: str, path: Path, line: int | None) -> Any:
 
 def _step(row: Mapping[str, Any], where: str) -> int:
     step: int = _kind(row, "step", int, where)
+    if not 0 <= step < _LARGEST_WHOLE:
+        raise ConfigError(f"{where}: step {str(step)[:30]} found; 0 to 2**53 expected.")
     return step
 
 
@@ -237,10 +245,7 @@ def _optional(value: Any, where: str, key: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{where}: {key!r} is {value!r}; a number or null expected.")
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if -_LARGEST <= value <= _LARGEST else None  # NaN is not within them
 
 
 def _numbers(row: Mapping[Any, Any], where: str) -> dict[str, float]:

@@ -13,8 +13,10 @@ from omniloom.report.charts import NOTHING, Curve, counted, line_chart, number
 from omniloom.report.curves import (
     Points,
     mean_of_ends,
+    memory_mib,
     over_steps,
     over_tokens,
+    pack_fill,
     skipped_steps,
     smoothed,
     smoothing_steps,
@@ -22,8 +24,6 @@ from omniloom.report.curves import (
     wait_share,
 )
 from omniloom.report.records import RunRecord
-
-_MIB = 1 << 20
 
 
 def overview(runs: Sequence[RunRecord]) -> str:
@@ -56,13 +56,14 @@ def sentence(run: RunRecord) -> str:
 
 def setup(run: RunRecord) -> str:
     """What was trained on what, in words, as far as the recipe tells."""
-    model, data, loop, parallel = (_settings(run.recipe, key) for key in ("model", "data", "loop", "parallel"))
+    model, data, loop, parallel = (run.settings(part) for part in ("model", "data", "loop", "parallel"))
     words = f"Model {model.get('folder', 'not said')}"
     if model.get("start"):
         words += f" with the weights of {model['start']}"
-    if fresh := model.get("fresh"):
+    fresh = model.get("fresh")
+    if isinstance(fresh, list) and fresh:
         words += f" ({', '.join(map(str, fresh))} with fresh weights)"
-    parts = {str(part): settings for part, settings in _settings(run.recipe, "parts").items()}
+    parts = {str(part): settings for part, settings in run.settings("parts").items()}
     frozen = [
         part for part, settings in parts.items() if isinstance(settings, Mapping) and settings.get("train") is False
     ]
@@ -72,11 +73,6 @@ def setup(run: RunRecord) -> str:
     words += f"; {data.get('batch_size', 1)} {unit} a micro-batch, {loop.get('micro_batches', 1)} a step and rank"
     words += f"; {parallel.get('precision', 'precision not said')}, seed {run.recipe.get('seed', 'not said')}."
     return words
-
-
-def _settings(recipe: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = recipe.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def duration(seconds: float) -> str:
@@ -140,7 +136,7 @@ def _card(run: RunRecord, index: int) -> str:
     seconds = sum(value or 0.0 for value in run.column("step_seconds"))
     waited = sum(value or 0.0 for value in run.column("data_wait_seconds"))
     learned = sum(value or 0.0 for value in run.column("learned_tokens"))
-    memory = max((value or 0.0 for value in run.column("peak_memory_bytes")), default=0.0)
+    memory = max((held for _, held in memory_mib(run)), default=0.0)
     rates = sorted(value for _, value in over_steps(run, "tokens_per_second"))
     figures = [
         (
@@ -151,7 +147,7 @@ def _card(run: RunRecord, index: int) -> str:
     figures.append((number(learned), "labelled tokens learned"))
     figures.append((number(rates[len(rates) // 2]) if rates else NOTHING, "tokens / s a rank, median"))
     figures.append((f"{100 * waited / seconds:.1f}%" if seconds else NOTHING, "of the time waiting for data"))
-    figures.append((f"{memory / _MIB:,.0f} MiB" if memory else NOTHING, "peak memory, first rank"))
+    figures.append((f"{memory:,.0f} MiB" if memory else NOTHING, "peak memory, first rank"))
     boxes = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in figures)
     note = run.recipe.get("note")
     said = f'<p class="small">{escape(str(note))}</p>' if note else ""
@@ -234,12 +230,20 @@ _CHARTS = (
         curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "tokens_per_second")),
     ),
     _Chart(
-        title="Images a second", y_name="images / s", note="of one rank",
+        title="Images a second", y_name="images / s", note="of one rank; each tile counts",
         curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "images_per_second")),
     ),
     _Chart(
         title="Waiting for data", y_name="% of the step", note="near zero: the data keeps up",
         curves=lambda run, colour: _smooth(run.name, colour, wait_share(run)),
+    ),
+    _Chart(
+        title="Fill of packs", y_name="% of the places", note="places that hold a token",
+        curves=lambda run, colour: _smooth(run.name, colour, pack_fill(run)),
+    ),
+    _Chart(
+        title="Peak memory", y_name="MiB", note="of the first rank: its accelerator, or its process on a CPU",
+        curves=lambda run, colour: _plain(run, colour, memory_mib(run)),
     ),
     _Chart(
         title="Steps left out", y_name="steps so far", note="loss or gradient norm not finite, or norm too great",

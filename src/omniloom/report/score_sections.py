@@ -30,14 +30,15 @@ def results_table(results: Sequence[ResultRecord]) -> str:
     """All results, a row each."""
     rows = "".join(
         f'<tr><td>{escape(result.title)}</td><td class="n"><b>{number(_first(result))}</b></td>'
+        f"<td>{_completeness(result)}</td>"
         f"<td>{escape(result.metric)}</td><td>{escape(result.variant)}</td>"
         f'<td class="n">{result.counts["answered"]:,} of {result.counts["expected"]:,}</td>'
-        f"<td>{_completeness(result)}</td><td>{escape(str(result.about.get('model') or 'not said'))}</td></tr>"
+        f"<td>{escape(str(result.about.get('model') or 'not said'))}</td></tr>"
         for result in results
     )
     return (
-        '<div class="scroll"><table><tr><th>benchmark</th><th class="n">score</th><th>metric</th><th>rule</th>'
-        f'<th class="n">answered</th><th></th><th>model</th></tr>{rows}</table></div>'
+        '<div class="scroll"><table><tr><th>benchmark</th><th class="n">score</th><th></th><th>metric</th><th>rule</th>'
+        f'<th class="n">answered</th><th>model</th></tr>{rows}</table></div>'
     )
 
 

@@ -46,8 +46,9 @@ def command(
 ) -> None:
     """Show runs and scores as one HTML page.
 
-    RUN is the folder of a run; several are told apart by colour. The page needs no network and no other file. It reads what `omniloom train` and `omniloom evaluate` wrote, so it can
-    be made while a run goes on, and on a machine without torch.
+    RUN is the folder of a run; several are told apart by colour. The page needs no network and no other file. It is
+    made of what `omniloom train` and `omniloom evaluate` wrote, so it can be made while a run goes on, and on a machine
+    without torch.
     """
     if images is not None and items_path is None:
         raise click.UsageError("--images has no use without --items.")
