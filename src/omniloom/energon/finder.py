@@ -38,6 +38,8 @@ class NamesModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__dict__.get("__all__", ()):
+            if f"{self.__name__}.{name}".removeprefix(f"{OURS}.") in MODULES:  # Energon's import brings its modules
+                return importlib.import_module(f"{self.__name__}.{name}")
             raise AttributeError(
                 f"module {self.__name__!r} has no attribute {name!r}; docs/energon.md lists what of Energon is here"
             )
