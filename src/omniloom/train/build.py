@@ -23,7 +23,8 @@ from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
 from omniloom.model.families import read_config_file
 from omniloom.model.initialize import initialize
-from omniloom.parallel.plan import parallelize
+from omniloom.parallel.feed import GroupLoader
+from omniloom.parallel.plan import lay_out, parallelize
 from omniloom.storage.files import replace_file
 from omniloom.train.batches import PackedMicroBatch
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints, complete_checkpoints
@@ -43,17 +44,21 @@ RECIPE_FILE = "recipe.yaml"
 
 def build(recipe: Recipe) -> Run:
     """Everything that a run works with. All ranks call it."""
-    group = distributed.group.WORLD if distributed.is_initialized() else None
     device = own_device()
+    ranks = lay_out(recipe.parallel, device=device.type)
 
     config = read_model_config(Path(recipe.model.folder))
     model = load_model(recipe.model, config, seed=recipe.seed).to(device)
     freeze(model, recipe.parts)
-    model = parallelize(model, recipe.parallel, device=device.type)
+    model = parallelize(model, recipe.parallel, ranks)
 
-    workers = WorkerConfig(num_workers=recipe.data.num_workers, lanes=recipe.data.lanes, seed_offset=recipe.seed)
+    workers = WorkerConfig(
+        rank=ranks.data_rank, world_size=ranks.data_ranks, data_parallel_group=ranks.data,
+        num_workers=recipe.data.num_workers, lanes=recipe.data.lanes, seed_offset=recipe.seed,
+    )  # fmt: skip
     encoder = task_encoder(recipe.data, config, Path(recipe.model.folder))
-    loader = get_savable_loader(training_data(recipe.data, encoder, workers))
+    own = get_savable_loader(training_data(recipe.data, encoder, workers)) if ranks.loads else None
+    tensor_group = ranks.tensor_mesh.get_group() if ranks.tensor_mesh is not None else None
 
     folder = Path(recipe.folder)
     if not distributed.is_initialized() or distributed.get_rank() == 0:
@@ -61,13 +66,14 @@ def build(recipe: Recipe) -> Run:
     return Run(
         model=model,
         optimizer=make_optimizer(model, recipe.parts, recipe.optimizer),
-        loader=loader,
+        loader=GroupLoader(own, group=tensor_group, device=device),
         checkpoints=Checkpoints(folder, recipe.checkpoint),
         loop=recipe.loop,
         schedule=recipe.schedule,
         log=recipe.log,
         folder=folder,
-        group=group,
+        group=ranks.data,
+        everyone=ranks.everyone,
         after_step=_validation(recipe, model, encoder, workers, device),
         facts={"recipe": to_plain(recipe)},
     )
@@ -160,7 +166,6 @@ def _validation(
     settings, data = recipe.evaluation, recipe.data
     if not settings.every_steps or data.validation is None:
         return None
-    group = distributed.group.WORLD if distributed.is_initialized() else None
     dataset = get_val_dataset(
         data.validation,
         split_part=data.validation_split_part,
@@ -177,7 +182,7 @@ def _validation(
         model.eval()
         with get_savable_loader(dataset, num_workers=0) as loader:
             batches = [PackedMicroBatch.of(batch, device) for batch in islice(loader, settings.batches)]
-        loss, tokens = mean_loss(model, batches, group=group)
+        loss, tokens = mean_loss(model, batches, group=workers.data_parallel_group)
         model.train()
         return {"validation_loss": loss, "validation_tokens": tokens}
 

@@ -65,6 +65,7 @@ class Run:
         loop, schedule, log: how it goes.
         folder: of the run.
         group: data-parallel ranks; ``None``: this process alone.
+        everyone: all ranks, which stop together, where they are more than `group`.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
     """
@@ -78,6 +79,7 @@ class Run:
     log: LogConfig
     folder: Path
     group: distributed.ProcessGroup | None = None
+    everyone: distributed.ProcessGroup | None = None
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -111,7 +113,7 @@ def train(run: Run) -> int:
             values = _rates(micro_batches, seconds) | {"data_wait_seconds": feed.seconds_waited - waited}
             values |= {"peak_memory_bytes": peak_memory_bytes(device), "skipped_steps": skips}
             log.step(step, {**_outcome(result), "learning_rate": rate, **values, **extra})
-            reason = watch.reason(group=run.group)
+            reason = watch.reason(group=run.everyone or run.group)
             if run.checkpoints.due(step, last=step == run.loop.steps or reason is not None):
                 run.checkpoints.save(
                     step, run.model, run.optimizer, trainer={"skips": skips, **run.facts}, loader=_loader_state(run)
