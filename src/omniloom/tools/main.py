@@ -45,9 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
     "report": Entry("omniloom.tools.report:command", "Show runs and scores as one HTML page."),
-    "state": Entry(
-        "omniloom.tools.state:command", "Look at saved loader states, check them, deal them to other ranks."
-    ),
+    "state": Entry("omniloom.tools.state:command", "Show and check saved loader states, deal them to ranks."),
     "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check weights."),
     "fetch": Entry("omniloom.tools.fetch:command", "Download models and data sets by name."),
 }

@@ -23,7 +23,7 @@ WHERE = "omniloom state"
 
 @click.group(epilog="\b\nExample:\n  omniloom state show checkpoint/")
 def command() -> None:
-    """Look at saved loader states, check them, deal them to other ranks."""
+    """Show and check saved loader states, deal them to ranks."""
 
 
 @command.command(epilog="\b\nExample:\n  omniloom state show state_rank0.pt state_rank1.pt")
