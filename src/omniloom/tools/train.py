@@ -59,7 +59,7 @@ class _process_group:  # noqa: N801 - used as a function
 
         self._made = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
         if self._made:
-            torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
 
     def __exit__(self, *_: object) -> None:
         import torch  # noqa: PLC0415
