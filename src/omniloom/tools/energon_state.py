@@ -42,7 +42,7 @@ class EnergonState:
             "next_worker": first["next_worker_id"],
             "micro_batch_size": first["micro_batch_size"],
             "batches_by_worker": [worker["batches"] for worker in workers],
-            "rows_by_data_set": {
+            "rows_read_by_data_set": {
                 f"data set {number}": rows
                 for number, rows in enumerate(map(sum, zip(*_leaf_rows(workers), strict=True)))
             },
@@ -92,7 +92,7 @@ def _rank(state: Any) -> Mapping[str, Any]:
 
 
 def _worker(worker: Any) -> dict[str, Any]:
-    """Batches that a worker has given, and rows of each leaf that it had read for them (or somewhat more)."""
+    """Batches that a worker has given, and rows of each leaf that it had read at the checkpoint it would begin from."""
     if isinstance(worker, dict):
         return {"batches": None, "leaf_rows": list(_rows(worker))}
     checkpoint = _fields(worker)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from omniloom.data.loader.state import RankState, deal, read_states, write_state
+from omniloom.data.loader.state import RankState, deal, put_together, read_states, write_state
 from omniloom.data.plan.lane import check_ranks_divide
 from omniloom.errors import ConfigError, StateError
 from omniloom.tools.energon_state import EnergonState, read_energon_state
@@ -100,7 +100,7 @@ def _together(files: tuple[Path, ...]) -> RankState:
     ours = [state for state in states if isinstance(state, RankState)]
     if len(ours) < len(states):
         raise ConfigError("states that Energon saved are shown only; its order is another one")
-    return read_states([state.to_plain() for state in ours], where=WHERE)
+    return put_together(ours, where=WHERE)
 
 
 def _unwrapped(plain: Any) -> Any:
