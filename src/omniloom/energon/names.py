@@ -32,6 +32,7 @@ _HOMES = {
     f"{_ADAPTERS}.loaders": "SavableDataLoader get_loader get_savable_loader",
     f"{_ADAPTERS}.handlers": "log_exception reraise_exception",
     f"{_ADAPTERS}.epath": "EPath",
+    f"{_ADAPTERS}.formatting": "format_sample_detailed",
     f"{_ADAPTERS}.media_folder": "prepare_filesystem_dataset",
     f"{_ADAPTERS}.factories": (
         "BaseCoreDatasetFactory BaseWebdatasetFactory CrudeJsonlDatasetFactory get_dataset_from_config"
@@ -235,6 +236,7 @@ MODULES: dict[str, str] = {
     ),
     "metadataset.metadataset": "Metadataset",
     "metadataset.metadataset_v2": "DatasetSubset MetadatasetV2",
+    "sample_utils": "format_sample_detailed",
     "savable_loader": "BasicDataLoader SavableDataLoader",
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",

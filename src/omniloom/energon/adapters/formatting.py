@@ -1,0 +1,54 @@
+"""A sample as text: its structure as YAML, tensors and arrays by shape, range and first values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+
+_SHOWN_VALUES = 3
+_WIDTH = 10**9  # of a line: none is broken
+
+
+def format_sample_detailed(sample: Any) -> str:
+    """The fields of a sample as YAML.
+
+    Args:
+        sample: a dict, a dataclass, or anything that holds such.
+    """
+    return yaml.safe_dump(_plain(sample), sort_keys=False, width=_WIDTH, allow_unicode=True).rstrip("\n")
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {type(value).__name__: fields}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return _in_words(value)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"np.ndarray(shape={value.shape}, dtype={value.dtype}{_values(value)})"
+    if hasattr(value, "dtype") and hasattr(value, "device"):
+        return f"Tensor(shape={value.shape}, dtype={value.dtype}, device={value.device}{_values(value)})"
+    return repr(value)
+
+
+def _values(array: Any) -> str:
+    """Range and first values of a tensor or array that has any."""
+    flat = array.reshape(-1)
+    if not len(flat):
+        return ""
+    first = flat[:_SHOWN_VALUES]
+    shown = ", ".join(map(repr, first if isinstance(array, np.ndarray) else first.tolist()))
+    more = ", ..." if len(flat) > _SHOWN_VALUES else ""
+    return f", min={flat.min().item()}, max={flat.max().item()}, values=[{shown}{more}]"
