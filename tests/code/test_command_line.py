@@ -124,3 +124,10 @@ def test_a_closed_pipe_is_quiet() -> None:
     done = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert done.returncode in {0, 141}
+
+
+def test_prepare_starts_without_numpy_and_pillow() -> None:
+    """Starting is a good part of a small set's time, and numpy's threads would forbid forking the scanners."""
+    program = "import sys, omniloom.tools.prepare; print(sorted({'numpy', 'PIL', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"

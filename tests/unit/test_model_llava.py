@@ -222,6 +222,19 @@ def test_the_black_tile_fits_any_projector() -> None:
     assert not gradient.any()
 
 
+def test_a_tower_without_class_token_is_written_in_the_word_that_is_read_for_it() -> None:
+    vision = VisionConfig(
+        family="siglip", image_size=16, patch_size=8, position_rows=2, dim=16, num_layers=2, num_heads=2, mlp_dim=16,
+        post_norm=True,
+    )  # fmt: skip
+    projector = ProjectorConfig(input_dim=16, output_dim=32, hidden_dims=(32,))
+    written = write_config(small_model(vision=vision, projector=projector).config)
+    assert written["vision_feature_select_strategy"] == "full"  # "default" would drop a patch
+    again = read_config(written)
+    assert isinstance(again, LlavaConfig)
+    assert again.image_tokens(16, 16) == written["image_seq_length"] == 4
+
+
 def test_a_frozen_tower_is_visited_too() -> None:
     model = small_model().requires_grad_(False)
     visits = []

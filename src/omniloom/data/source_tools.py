@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
 from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.scanning import in_order
-from omniloom.data.index.source_kind import FOLDER_INDEX, Source, find_source
+from omniloom.data.index.source_kind import FOLDER_INDEX, Source
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
 from omniloom.data.index.yaml_dialect import dump_yaml
@@ -31,7 +30,7 @@ from omniloom.data.sample import SampleKey
 from omniloom.data.shards.line_index import find_lines, line_index_path, write_line_index
 from omniloom.data.shards.rows import FileRows
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError, DatasetError, SkipSample
+from omniloom.errors import ConfigError, SkipSample
 from omniloom.storage.files import remove_file, replace_file
 
 LINT_CHUNK_ROWS = 256
@@ -52,15 +51,6 @@ class PreparedSource:
     source: Source
     samples: int
     written: tuple[str, ...]
-
-
-def other_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML) -> Source | None:
-    """The source at a path, where it is neither shards nor a mix; ``None`` also where it is nothing known."""
-    try:
-        source = find_source(path, config_name=config_name)
-    except DatasetError:
-        return None
-    return None if source.kind in ("webdataset", "metadataset") else source
 
 
 def prepare_source(source: Source) -> PreparedSource:

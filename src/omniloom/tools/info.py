@@ -14,10 +14,11 @@ from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
 from omniloom.data.index.info import Info, read_info
 from omniloom.data.index.layout import DATABASE, DATASET_YAML, SPLIT_YAML, meta_path
 from omniloom.data.index.omniloom_json import OmniloomInfo, read_omniloom_info
+from omniloom.data.index.source_kind import other_source
 from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.mix_facts import mix_facts
-from omniloom.data.source_tools import other_source, source_facts
+from omniloom.data.source_tools import source_facts
 from omniloom.tools.mixes import describe_mix
 from omniloom.tools.other_sources import describe_other
 

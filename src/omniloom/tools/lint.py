@@ -15,9 +15,10 @@ from omniloom.data.index.lint_names import explain_name
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_quarantine import exclude_entries, exclude_from_split, write_quarantine
 from omniloom.data.index.lint_shard import Finding, LintedShard
+from omniloom.data.index.source_kind import other_source
 from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
-from omniloom.data.source_tools import lint_source, other_source
+from omniloom.data.source_tools import lint_source
 from omniloom.errors import OmniloomError
 from omniloom.tools.progress_bar import Display, progress_bar
 

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.layout import DATASET_YAML
-from omniloom.data.index.media_filter import MediaFilterConfig
 from omniloom.data.index.prepare import DEFAULT_WORKERS
 from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
 from omniloom.data.index.sidecar import DuplicateKeyPolicy
@@ -21,6 +20,9 @@ from omniloom.data.index.splits import parse_part_patterns, parse_ratio
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
 from omniloom.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omniloom.data.index.media_filter import MediaFilterConfig
 
 MEDIA_OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option(
@@ -122,7 +124,11 @@ class PrepareOptions:
             ConfigError: several ways are given.
         """
         ways = (self.media_metadata_by_glob, self.media_metadata_by_header, self.media_metadata_by_extension)
-        return MediaFilterConfig.parse(*ways) if any(ways) else None
+        if not any(ways):
+            return None
+        from omniloom.data.index.media_filter import MediaFilterConfig  # noqa: PLC0415 - loads Pillow
+
+        return MediaFilterConfig.parse(*ways)
 
     @property
     def may_ask(self) -> bool:

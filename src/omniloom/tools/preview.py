@@ -15,9 +15,9 @@ from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
 from omniloom.data.index.layout import DATASET_YAML, meta_path
 from omniloom.data.index.sample_types import CRUDE_TYPE
-from omniloom.data.index.source_kind import Source
+from omniloom.data.index.source_kind import Source, other_source
 from omniloom.data.row_cook import ColumnCook, FieldCook
-from omniloom.data.source_tools import open_leaf, other_source
+from omniloom.data.source_tools import open_leaf
 from omniloom.storage.files import replace_file
 from omniloom.tools.other_sources import NAMES
 from omniloom.tools.preview_page import page

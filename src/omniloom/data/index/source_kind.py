@@ -172,3 +172,12 @@ def _some_names(root: str) -> Iterator[str]:
         left -= len(names)
         if left < 0:
             return
+
+
+def other_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML) -> Source | None:
+    """The source at a path, where it is neither shards nor a mix; ``None`` also where it is nothing known."""
+    try:
+        source = find_source(path, config_name=config_name)
+    except DatasetError:
+        return None
+    return None if source.kind in ("webdataset", "metadataset") else source

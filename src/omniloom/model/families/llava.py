@@ -143,7 +143,10 @@ def _write(config: LlavaConfig, write_part: Write) -> dict[str, Any]:
         "projector_hidden_act": config.projector.activation,
         "multimodal_projector_bias": config.projector.bias,
         "vision_feature_layer": layers[0] if len(layers) == 1 else list(layers),
-        "vision_feature_select_strategy": "full" if config.keep_class_token else "default",
+        # "default" drops one token, so that it is no word for a tower that has none.
+        "vision_feature_select_strategy": (
+            "full" if config.keep_class_token or not config.vision.prefix_tokens else "default"
+        ),
         "tie_word_embeddings": config.language.tied_head,
         "text_config": write_part(config.language),
         "vision_config": write_part(config.vision),
@@ -157,7 +160,7 @@ def _require_expressible(config: LlavaConfig) -> None:
         ConfigError: lists all that it cannot express.
     """
     projector = config.projector
-    drops_prefix = not config.keep_class_token and config.vision.prefix_tokens != 1
+    dropped = 0 if config.keep_class_token else config.vision.prefix_tokens
     obstacles = {
         f"a projector of widths {projector.hidden_dims}, not ({config.language.dim},)": (
             projector.hidden_dims != (config.language.dim,)
@@ -165,7 +168,7 @@ def _require_expressible(config: LlavaConfig) -> None:
         f"a projector with a {projector.norm} norm": projector.norm is not None,
         f"the reduction {projector.reduction}": projector.reduction != "none",
         "features after the tower's last norm": config.norm_features,
-        f"a tower with {config.vision.prefix_tokens} tokens to drop": drops_prefix and config.vision.prefix_tokens > 0,
+        f"a tower with {dropped} tokens to drop": dropped > 1,
     }
     found = [obstacle for obstacle, there in obstacles.items() if there]
     if found:
