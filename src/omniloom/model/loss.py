@@ -7,6 +7,7 @@ words with 60 % without label, this takes less than an eighth of the memory of f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from torch.autograd.function import once_differentiable
 from omniloom.errors import InputError
 
 IGNORED = -100
+ScoreRows = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool], tuple[Tensor, Tensor | None]]
+"""As `score_rows`: stream, head weight, labels, factors of the losses, whether to differentiate."""
+
 DEFAULT_CHUNK_TOKENS = 512
 
 
@@ -54,16 +58,21 @@ def sum_of_losses(
     Raises:
         InputError: labels and tokens differ in number.
     """
-    if labels.shape != stream.shape[:1]:
-        raise InputError(
-            f"{labels.numel()} labels for {stream.shape[0]} tokens. Give one label a token, -100 for none."
-        )
-    labelled = (labels != IGNORED).nonzero()[:, 0]
+    labelled = labelled_rows(stream, labels)
     weights = None if token_weights is None else token_weights[labelled].float()
     total = chunked_cross_entropy(
         stream[labelled], head_weight, labels[labelled], token_weights=weights, chunk_tokens=chunk_tokens
     )
     return LossSum(total, labelled.numel())
+
+
+def labelled_rows(stream: Float[Tensor, "tokens dim"], labels: Int[Tensor, " tokens"]) -> Int[Tensor, " labelled"]:
+    """The rows that have a label. Raises InputError where labels and tokens differ in number."""
+    if labels.shape != stream.shape[:1]:
+        raise InputError(
+            f"{labels.numel()} labels for {stream.shape[0]} tokens. Give one label a token, -100 for none."
+        )
+    return (labels != IGNORED).nonzero()[:, 0]
 
 
 def chunked_cross_entropy(
@@ -73,10 +82,14 @@ def chunked_cross_entropy(
     *,
     token_weights: Float[Tensor, " tokens"] | None = None,
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
+    score: ScoreRows | None = None,
 ) -> Float[Tensor, ""]:
-    """The summed cross entropy of rows that all have a label, float32; gradients are made in the forward."""
+    """The summed cross entropy of rows that all have a label, float32; gradients are made in the forward.
+
+    ``score`` takes the place of `score_rows` where words are dealt to several ranks.
+    """
     total: Tensor = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        stream, head_weight, labels, token_weights, chunk_tokens
+        stream, head_weight, labels, token_weights, chunk_tokens, score or score_rows
     )
     return total
 
@@ -90,6 +103,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         labels: Tensor,
         token_weights: Tensor | None,
         chunk_tokens: int,
+        score: ScoreRows,
     ) -> Tensor:
         needs_stream, needs_weight = context.needs_input_grad[:2]
         total = stream.new_zeros((), dtype=torch.float32)
@@ -99,9 +113,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(labels), chunk_tokens):
             rows = slice(start, start + chunk_tokens)
             factors = None if token_weights is None else token_weights[rows]
-            chunk, gradient = _score(
-                stream[rows], head_weight, labels[rows], factors, differentiate=any((needs_stream, needs_weight))
-            )
+            differentiate = needs_stream or needs_weight
+            chunk, gradient = score(stream[rows], head_weight, labels[rows], factors, differentiate)
             total += chunk
             if gradient is None:
                 continue
@@ -119,13 +132,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         stream_gradient, weight_gradient = context.saved_tensors
         of_stream = None if stream_gradient is None else stream_gradient * upstream.to(stream_gradient.dtype)
         of_weight = None if weight_gradient is None else (weight_gradient * upstream).to(context.weight_type)
-        return of_stream, of_weight, None, None, None
+        return of_stream, of_weight, None, None, None, None
 
 
-def _score(
-    stream: Tensor, head_weight: Tensor, labels: Tensor, factors: Tensor | None, *, differentiate: bool
+def score_rows(
+    stream: Tensor, head_weight: Tensor, labels: Tensor, factors: Tensor | None, differentiate: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The chunk's loss, and its gradient by the logits in the type of the stream."""
+    """The summed loss of some rows and, where it is wanted, its gradient by their logits in the type of the stream."""
     logits = (stream @ head_weight.T).float()
     log_probabilities = logits.log_softmax(dim=-1)
     losses = -log_probabilities.gather(1, labels[:, None])[:, 0]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, distributed
-from torch.autograd.function import Function, once_differentiable
 
-from omniloom.errors import InputError
-from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, IGNORED, LossSum
+from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, chunked_cross_entropy, labelled_rows
 from omniloom.parallel.collectives import sum_gradients
 
 
@@ -39,56 +35,28 @@ def sum_of_losses(
     Raises:
         InputError: labels and tokens differ in number.
     """
-    if labels.shape != stream.shape[:1]:
-        raise InputError(
-            f"{labels.numel()} labels for {stream.shape[0]} tokens. Give one label a token, -100 for none."
-        )
-    labelled = (labels != IGNORED).nonzero()[:, 0]
-    weights = None if token_weights is None else token_weights[labelled].float()
-    total: Tensor = _CrossEntropyOfParts.apply(  # type: ignore[no-untyped-call]
-        sum_gradients(stream[labelled], group), own_head_weight, labels[labelled], weights, chunk_tokens, group
+
+    def score(
+        rows: Tensor, head_weight: Tensor, words: Tensor, factors: Tensor | None, differentiate: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        losses, gradient = _score(rows, head_weight, words, group)
+        total = losses.sum() if factors is None else (losses * factors).sum()
+        if not differentiate:
+            return total, None
+        if factors is not None:
+            gradient = gradient * factors[:, None]
+        return total, gradient.to(rows.dtype)
+
+    labelled = labelled_rows(stream, labels)
+    total = chunked_cross_entropy(
+        sum_gradients(stream[labelled], group),
+        own_head_weight,
+        labels[labelled],
+        token_weights=None if token_weights is None else token_weights[labelled].float(),
+        chunk_tokens=chunk_tokens,
+        score=score,
     )
     return LossSum(total, labelled.numel())
-
-
-class _CrossEntropyOfParts(Function):
-    @staticmethod
-    def forward(  # noqa: PLR0917 - autograd gives them by position
-        context: Any,
-        stream: Tensor,
-        head_weight: Tensor,
-        labels: Tensor,
-        token_weights: Tensor | None,
-        chunk_tokens: int,
-        group: distributed.ProcessGroup,
-    ) -> Tensor:
-        needs_stream, needs_weight = context.needs_input_grad[:2]
-        total = stream.new_zeros((), dtype=torch.float32)
-        stream_gradient = torch.empty_like(stream) if needs_stream else None
-        # Thousands of small terms are added to each entry: half precision would lose them.
-        weight_gradient = torch.zeros_like(head_weight, dtype=torch.float32) if needs_weight else None
-        for start in range(0, len(labels), chunk_tokens):
-            rows = slice(start, start + chunk_tokens)
-            losses, gradient = _score(stream[rows], head_weight, labels[rows], group)
-            if token_weights is not None:
-                losses, gradient = losses * token_weights[rows], gradient * token_weights[rows, None]
-            total += losses.sum()
-            gradient = gradient.to(stream.dtype)
-            if stream_gradient is not None:
-                stream_gradient[rows] = gradient @ head_weight
-            if weight_gradient is not None:
-                weight_gradient += gradient.T @ stream[rows]
-        context.save_for_backward(stream_gradient, weight_gradient)
-        context.weight_type = head_weight.dtype
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        stream_gradient, weight_gradient = context.saved_tensors
-        of_stream = None if stream_gradient is None else stream_gradient * upstream.to(stream_gradient.dtype)
-        of_weight = None if weight_gradient is None else (weight_gradient * upstream).to(context.weight_type)
-        return of_stream, of_weight, None, None, None, None
 
 
 def _score(
