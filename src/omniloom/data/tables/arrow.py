@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omniloom.data.shards.pool import OPEN_FILES, Pool
 from omniloom.data.shards.rows import RowFile
 from omniloom.data.tables.columns import BatchTable, ColumnKind, column_kinds, import_pyarrow
-from omniloom.data.tables.table_rows import TableRows, check_columns, check_rows, chosen
+from omniloom.data.tables.table_rows import TableRows, check_rows, open_table_rows
 from omniloom.errors import ShardError
 
 if TYPE_CHECKING:
@@ -90,15 +90,9 @@ def open_arrow_rows(files: Sequence[RowFile], *, root: str, wanted: Container[st
         ShardError: a file is damaged, or has other columns than the first one.
         ConfigError: pyarrow is not installed.
     """
-    counted: list[RowFile] = []
-    kinds: dict[str, ColumnKind] = {}
-    for file in files:
-        schema, batches = map_arrow(file.path)
-        found = column_kinds(schema)
-        if counted:
-            check_columns(file, found, counted[0], kinds)
-        kinds = found
-        counted.append(file._replace(rows=sum(batch.num_rows for batch in batches)))
-    read = chosen(kinds, wanted)
-    tables = [ArrowTable(file, tuple(read)) for file in counted]
-    return TableRows(counted, tables, kinds=read, names=list(kinds), root=root)
+
+    def look(path: str) -> tuple[dict[str, ColumnKind], int]:
+        schema, batches = map_arrow(path)
+        return column_kinds(schema), sum(batch.num_rows for batch in batches)
+
+    return open_table_rows(files, look=look, table=ArrowTable, root=root, wanted=wanted)

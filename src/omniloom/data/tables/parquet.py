@@ -12,7 +12,7 @@ from omniloom.data.shards.pool import OPEN_FILES, Pool
 from omniloom.data.shards.rows import RowFile
 from omniloom.data.tables.columns import ColumnKind, column_kinds, import_pyarrow
 from omniloom.data.tables.spool import process_spool
-from omniloom.data.tables.table_rows import TableRows, check_columns, check_rows, chosen
+from omniloom.data.tables.table_rows import TableRows, check_rows, open_table_rows
 from omniloom.errors import ShardError
 
 if TYPE_CHECKING:
@@ -132,15 +132,9 @@ def open_parquet_rows(files: Sequence[RowFile], *, root: str, wanted: Container[
         ShardError: a file is damaged, or has other columns than the first one.
         ConfigError: pyarrow is not installed.
     """
-    counted: list[RowFile] = []
-    kinds: dict[str, ColumnKind] = {}
-    for file in files:
-        with open_parquet(file.path) as table:
-            found, metadata = column_kinds(table.schema_arrow), table.metadata
-        if counted:
-            check_columns(file, found, counted[0], kinds)
-        kinds = found
-        counted.append(file._replace(rows=metadata.num_rows))
-    read = chosen(kinds, wanted)
-    tables = [ParquetTable(file, tuple(read)) for file in counted]
-    return TableRows(counted, tables, kinds=read, names=list(kinds), root=root)
+
+    def look(path: str) -> tuple[dict[str, ColumnKind], int]:
+        with open_parquet(path) as table:
+            return column_kinds(table.schema_arrow), table.metadata.num_rows
+
+    return open_table_rows(files, look=look, table=ParquetTable, root=root, wanted=wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 from omniloom.data.sample import RawSample
@@ -75,6 +75,38 @@ class TableRows(FileRows):
             return frozenset(self.read(0).parts)
         except (DatasetError, SkipSample, OSError):
             return frozenset()
+
+
+def open_table_rows(
+    files: Sequence[RowFile],
+    *,
+    look: Callable[[str], tuple[dict[str, ColumnKind], int]],
+    table: Callable[[RowFile, tuple[str, ...]], Table],
+    root: str,
+    wanted: Container[str] | None = None,
+) -> TableRows:
+    """The rows of table files, each looked at once.
+
+    Args:
+        files: the files; their own count of rows is not looked at.
+        look: columns and count of rows of a file.
+        table: a file as a table of some columns.
+        root: folder of the data set.
+        wanted: columns that are read; ``None``: all.
+
+    Raises:
+        ShardError: a file is damaged, or has other columns than the first one.
+    """
+    counted: list[RowFile] = []
+    kinds: dict[str, ColumnKind] = {}
+    for file in files:
+        found, rows = look(file.path)
+        if counted:
+            check_columns(file, found, counted[0], kinds)
+        kinds = found
+        counted.append(file._replace(rows=rows))
+    read = chosen(kinds, wanted)
+    return TableRows(counted, [table(file, tuple(read)) for file in counted], kinds=read, names=list(kinds), root=root)
 
 
 def check_columns(file: RowFile, kinds: Mapping[str, ColumnKind], first: RowFile, known: Mapping[str, str]) -> None:
