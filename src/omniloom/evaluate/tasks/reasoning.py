@@ -98,6 +98,6 @@ SCIENCEQA = Task(
     read=read_scienceqa,
     prompt=lettered,
     score=mean_score(_science, groups=("subject", "grade")),
-    oracle="the rule of LLaVA's evaluator; its published outputs are parsed alike",
+    oracle="the documented rule of LLaVA's evaluator, by hand",
     columns=("text", "outputs"),
 )
