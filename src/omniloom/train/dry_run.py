@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 from statistics import mean
 
 import torch
@@ -12,7 +11,8 @@ from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_savable_loader
 from omniloom.model.build import build as build_module
 from omniloom.train.batches import PackedMicroBatch
-from omniloom.train.build import read_model_config, task_encoder, training_data
+from omniloom.train.data import task_encoder, training_data
+from omniloom.train.model_files import model_config
 from omniloom.train.parts import counts, freeze
 from omniloom.train.recipe import Recipe
 
@@ -23,7 +23,7 @@ _ADAM_STATES = 2
 
 def describe(recipe: Recipe) -> str:
     """The plan of a run as text: parameters, memory by kind, tokens of a step, fill of packs, size of a checkpoint."""
-    config = read_model_config(Path(recipe.model.folder))
+    config = model_config(recipe.model)
     model = build_module(config, device="meta")
     freeze(model, recipe.parts)
     parts = counts(model)
@@ -44,8 +44,7 @@ def describe(recipe: Recipe) -> str:
 
 
 def _data(recipe: Recipe) -> list[str]:
-    config = read_model_config(Path(recipe.model.folder))
-    encoder = task_encoder(recipe.data, config, Path(recipe.model.folder))
+    encoder = task_encoder(recipe.data, recipe.model, model_config(recipe.model))
     workers = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=recipe.data.lanes, seed_offset=recipe.seed)
     with get_savable_loader(training_data(recipe.data, encoder, workers)) as loader:
         batches = [PackedMicroBatch.of(batch, torch.device("cpu")) for batch in islice(iter(loader), _SAMPLED_BATCHES)]

@@ -18,7 +18,7 @@ from omniloom.train.checkpoint import Checkpoints, Resumed
 from omniloom.train.metrics import LogConfig, StepLog, peak_memory_bytes
 from omniloom.train.optimizer import set_learning_rate
 from omniloom.train.schedule import ScheduleConfig, learning_rate
-from omniloom.train.step import StepResult, train_step
+from omniloom.train.step import Pipeline, StepResult, train_step
 from omniloom.train.stopping import StopWatch
 
 logger = logging.getLogger("omniloom")
@@ -66,6 +66,8 @@ class Run:
         folder: of the run.
         group: data-parallel ranks; ``None``: this process alone.
         everyone: all ranks, which stop together, where they are more than `group`.
+        pipeline: takes the gradients where the model is cut into stages.
+        token_multiple: what micro-batches are filled up to.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
     """
@@ -80,6 +82,8 @@ class Run:
     folder: Path
     group: distributed.ProcessGroup | None = None
     everyone: distributed.ProcessGroup | None = None
+    pipeline: Pipeline | None = None
+    token_multiple: int = 1
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -94,7 +98,7 @@ def train(run: Run) -> int:
     step, skips = _resume(run)
     watch = StopWatch(limit_seconds=run.loop.limit_seconds)
     log = StepLog(run.folder, run.log, steps=run.loop.steps, first_step=step, writing=_first_rank())
-    feed = Feed(run.loader, device)
+    feed = Feed(run.loader, device, multiple=run.token_multiple)
     run.model.train()
     with watch.listening():
         while step < run.loop.steps:
@@ -104,12 +108,12 @@ def train(run: Run) -> int:
             micro_batches = feed.take(run.loop.micro_batches)
             result = train_step(
                 run.model, run.optimizer, micro_batches, clip_norm=run.loop.clip_norm, group=run.group,
-                most_norm=run.loop.most_norm or float("inf"),
+                most_norm=run.loop.most_norm or float("inf"), pipeline=run.pipeline,
             )  # fmt: skip
             step += 1
             skips = _guard(run, result, step, skips)
-            extra = run.after_step(step) if run.after_step is not None else {}
             seconds = time.perf_counter() - started
+            extra = run.after_step(step) if run.after_step is not None else {}
             values = _rates(micro_batches, seconds) | {"data_wait_seconds": feed.seconds_waited - waited}
             values |= {"peak_memory_bytes": peak_memory_bytes(device), "skipped_steps": skips}
             log.step(step, {**_outcome(result), "learning_rate": rate, **values, **extra})

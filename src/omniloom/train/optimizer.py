@@ -20,14 +20,12 @@ class OptimizerConfig:
         beta1, beta2: decay of the averages of gradients and of their squares.
         epsilon: added to the root.
         weight_decay: of matrices.
-        clip_norm: gradients are scaled down to this norm over all trained parameters; 0: not.
     """
 
     beta1: float = 0.9
     beta2: float = 0.95
     epsilon: float = 1e-8
     weight_decay: float = 0.0
-    clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.epsilon > 0):
@@ -35,8 +33,8 @@ class OptimizerConfig:
                 f"optimizer: beta1 {self.beta1:g}, beta2 {self.beta2:g}, epsilon {self.epsilon:g} found; "
                 "betas from 0 to below 1 and an epsilon above 0 expected."
             )
-        if self.weight_decay < 0 or self.clip_norm < 0:
-            raise ConfigError("optimizer: weight_decay and clip_norm cannot be below 0.")
+        if self.weight_decay < 0:
+            raise ConfigError(f"optimizer: weight_decay {self.weight_decay:g} found; it cannot be below 0.")
 
 
 def make_optimizer(model: nn.Module, parts: Mapping[str, PartConfig], config: OptimizerConfig) -> torch.optim.AdamW:

@@ -14,78 +14,16 @@ from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.errors import ConfigError
 from omniloom.parallel.plan import ParallelConfig
 from omniloom.train.checkpoint import CheckpointConfig
+from omniloom.train.data import DataConfig
+from omniloom.train.in_training import EvaluationConfig
 from omniloom.train.loop import LoopConfig
 from omniloom.train.metrics import LogConfig
+from omniloom.train.model_files import ModelConfig
 from omniloom.train.optimizer import OptimizerConfig
 from omniloom.train.parts import PartConfig
 from omniloom.train.schedule import ScheduleConfig
 
 Status = Literal["run", "built-on-meta", "unrun"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """Which model, and where its weights are.
-
-    Attributes:
-        folder: with ``config.json``, a tokenizer, and weights unless all parts are fresh.
-        start: weights of a run (its newest checkpoint), or of one step of it (``runs/a/step-00000500``), in place of
-            those of ``folder``.
-        fresh: parts whose weights start anew.
-    """
-
-    folder: str
-    start: str | None = None
-    fresh: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Which data, and how it becomes batches.
-
-    Attributes:
-        train: a prepared data set, a metadataset, or another source.
-        validation: the same, for the loss on held-out data; ``None``: none.
-        split_part, validation_split_part: parts of their splits.
-        template: name of the chat template.
-        layout: how an image becomes tiles: ``squash``, ``pad``, ``crop``, ``tiles``.
-        max_tiles: of an image, with ``tiles``.
-        max_tokens: of a sample, image features and all.
-        pack_tokens: of a pack; ``None``: samples are not packed, and ``batch_size`` of them make a micro-batch.
-        packing_buffer_size: samples of a rank among which packs are chosen.
-        batch_size: samples, or packs, in a micro-batch.
-        shuffle_buffer_size: rows of a lane that are shuffled among themselves at least.
-        num_workers: worker processes of a rank.
-        lanes: streams of the run; ``None``: a multiple of ranks and workers, and of 12.
-    """
-
-    train: str
-    validation: str | None = None
-    split_part: str = "train"
-    validation_split_part: str = "val"
-    template: str = "vicuna_v1"
-    layout: Literal["squash", "pad", "crop", "tiles"] = "pad"
-    max_tiles: int = 6
-    max_tokens: int = 2048
-    pack_tokens: int | None = None
-    packing_buffer_size: int = 500
-    batch_size: int = 1
-    shuffle_buffer_size: int = 10_000
-    num_workers: int = 2
-    lanes: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationConfig:
-    """What is measured while training.
-
-    Attributes:
-        every_steps: the loss on held-out data each so many steps, and at the end; 0: never.
-        batches: micro-batches of each rank for it.
-    """
-
-    every_steps: int = 0
-    batches: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from omniloom.model.loss import LossSum
 from omniloom.train.optimizer import gradient_norm, scale_gradients
@@ -23,6 +23,16 @@ class MicroBatch(Protocol):
     @property
     def learned_tokens(self) -> int:
         """Labelled tokens, known before the loss is."""
+
+
+class Pipeline(Protocol):
+    """What takes gradients where the layers of a model are those of several ranks, one after another."""
+
+    def accumulate(self, micro_batches: Sequence[Any], *, learned: int) -> Tensor:
+        """Add the gradients of the summed loss, divided by `learned`; returns the summed loss, the same on all ranks."""
+
+    def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
+        """The norm of the gradients of all stages as one vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,7 @@ def train_step(
     clip_norm: float,
     group: distributed.ProcessGroup | None = None,
     most_norm: float = float("inf"),
+    pipeline: Pipeline | None = None,
 ) -> StepResult:
     """Take the gradients of the micro-batches of this rank, and step.
 
@@ -63,23 +74,22 @@ def train_step(
         clip_norm: gradients are scaled down to this norm; 0: not.
         group: data-parallel ranks; ``None``: this process alone.
         most_norm: a greater norm leaves the weights as they are (guard against spikes).
+        pipeline: takes the gradients where the model is cut into stages.
     """
     device = next(model.parameters()).device
     tokens = torch.tensor(sum(each.learned_tokens for each in micro_batches), device=device, dtype=torch.int64)
     if group is not None:
         distributed.all_reduce(tokens, group=group)
     learned = max(1, int(tokens))
-    total = torch.zeros((), device=device)
-    for index, micro_batch in enumerate(micro_batches):
-        _sum_over_ranks_after(model, last=index == len(micro_batches) - 1)
-        summed = micro_batch.loss(model).total
-        (summed / learned).backward()  # type: ignore[no-untyped-call]
-        total += summed.detach()
+    if pipeline is None:
+        total = _accumulate(model, micro_batches, learned=learned)
+    else:
+        total = pipeline.accumulate(micro_batches, learned=learned)
     if group is not None:
         distributed.all_reduce(total, group=group)
     loss = float(total) / learned
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    norm = float(gradient_norm(parameters))
+    norm = float((gradient_norm if pipeline is None else pipeline.gradient_norm)(parameters))
     applied = math.isfinite(loss) and math.isfinite(norm) and norm <= most_norm
     if applied:
         if clip_norm and norm > clip_norm:
@@ -89,9 +99,19 @@ def train_step(
     return StepResult(loss=loss, learned_tokens=int(tokens), gradient_norm=norm, applied=applied)
 
 
+def _accumulate(model: nn.Module, micro_batches: Sequence[MicroBatch], *, learned: int) -> Tensor:
+    total = torch.zeros((), device=next(model.parameters()).device)
+    for index, micro_batch in enumerate(micro_batches):
+        _sum_over_ranks_after(model, last=index == len(micro_batches) - 1)
+        summed = micro_batch.loss(model).total
+        (summed / learned).backward()  # type: ignore[no-untyped-call]
+        total += summed.detach()
+    return total
+
+
 @torch.no_grad()
 def mean_loss(
-    model: nn.Module, micro_batches: Sequence[MicroBatch], *, group: distributed.ProcessGroup | None = None
+    model: nn.Module, micro_batches: Iterable[MicroBatch], *, group: distributed.ProcessGroup | None = None
 ) -> tuple[float, int]:
     """The mean loss of some micro-batches over all ranks, and their learned tokens; nothing is learned."""
     device = next(model.parameters()).device

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omniloom.conversion.published import Published, companions_of
 from omniloom.errors import ConfigError
 from omniloom.generate.prompts import Prompter
 from omniloom.model.llava import Llava
-from omniloom.train.build import RECIPE_FILE, load_model, own_device, read_model_config, task_encoder
+from omniloom.train.build import RECIPE_FILE, load_model, own_device
 from omniloom.train.checkpoint import complete_checkpoints
-from omniloom.train.recipe import DataConfig, ModelConfig, read_recipe
+from omniloom.train.data import DataConfig, task_encoder
+from omniloom.train.model_files import ModelConfig, model_config
+from omniloom.train.recipe import read_recipe
 from omniloom.weights.source import InMemory
 
 
@@ -45,11 +47,11 @@ def open_run(path: Path) -> Published:
         ConfigError: there is no complete checkpoint.
     """
     settings, _, name = _settings_of(path)
-    folder = Path(settings.folder)
-    config = read_model_config(folder)
+    config = model_config(settings)
     tensors = dict(load_model(settings, config, seed=0).named_parameters())
+    companions = {} if settings.folder is None else companions_of(Path(settings.folder))
     source = InMemory({key: value.detach() for key, value in tensors.items()}, where=name)
-    return Published(path, "omniloom", config, source, companions=companions_of(folder))
+    return Published(path, "omniloom", config, source, companions=companions)
 
 
 def open_trained(path: Path, *, template: str | None = None) -> Trained:
@@ -63,11 +65,11 @@ def open_trained(path: Path, *, template: str | None = None) -> Trained:
         ConfigError: there is neither a run with a complete checkpoint nor a model.
     """
     settings, data, name = _settings_of(path)
-    config = read_model_config(Path(settings.folder))
+    config = model_config(settings)
     model = load_model(settings, config, seed=0)
     if not isinstance(model, Llava):
         raise ConfigError(f"{path}: a {type(model).__name__} found; a vision-language model expected.")
-    encoder = task_encoder(data, config, Path(settings.folder), template=template)
+    encoder = task_encoder(data, settings, config, template=template)
     prompter = Prompter(
         tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images, image_id=config.image_token_id
     )
@@ -84,4 +86,4 @@ def _settings_of(path: Path) -> tuple[ModelConfig, DataConfig, str]:
         raise ConfigError(f"{run}: a run without a complete checkpoint. Train it first.")
     step = path if path != run else found[max(found)]
     recipe = read_recipe(run / RECIPE_FILE)
-    return ModelConfig(folder=recipe.model.folder, start=str(step)), recipe.data, str(step)
+    return replace(recipe.model, start=str(step), start_step=None, fresh=()), recipe.data, str(step)

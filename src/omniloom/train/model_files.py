@@ -1,0 +1,131 @@
+"""Where a run's model comes from: its description, its tokenizer, and the run that it goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omniloom.conversion import config_json
+from omniloom.errors import ConfigError
+from omniloom.model.config import LlavaConfig
+from omniloom.model.families import read_config_file
+from omniloom.train.checkpoint import complete_checkpoints
+from omniloom.vlm.byte_tokenizer import ByteTokenizer
+from omniloom.vlm.template_table import chat_template
+from omniloom.vlm.tokenizer import HuggingFaceTokenizer, Tokenizer, open_tokenizer
+
+BYTES = "bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which model, and where its weights are.
+
+    Attributes:
+        folder: with ``config.json`` or ``omniloom.json``, a tokenizer, and weights unless all parts are fresh.
+        config: a file in the form of ``omniloom.json`` that describes the model where the folder is not there yet, or
+            has no description of its own; where it has one, both have to be equal.
+        tokenizer: a folder or a file; ``bytes``: one token a byte; ``None``: the folder's.
+        start: weights of a run, or of one step of it (``runs/a/step-00000500``), in place of those of ``folder``.
+        start_step: of the run ``start``, the step; ``None``: its newest complete checkpoint.
+        fresh: parts whose weights start anew.
+    """
+
+    folder: str | None = None
+    config: str | None = None
+    tokenizer: str | None = None
+    start: str | None = None
+    start_step: int | None = None
+    fresh: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.folder is None and (self.config is None or self.tokenizer is None):
+            raise ConfigError("model: neither folder nor both config and tokenizer found; give one of these.")
+        if self.start_step is not None and self.start is None:
+            raise ConfigError(f"model: start_step {self.start_step} without start. Say which run it is a step of.")
+
+    @property
+    def weights_folder(self) -> Path:
+        """The folder, for weights. Raises ConfigError where there is none."""
+        if self.folder is None:
+            raise ConfigError("model.folder: missing; a folder with weights expected, unless all parts are fresh.")
+        return Path(self.folder)
+
+    def start_checkpoint(self) -> Path | None:
+        """The checkpoint whose weights are taken; ``None`` where those of the folder are.
+
+        Raises:
+            ConfigError: there is no such checkpoint, or it is not complete.
+        """
+        if self.start is None:
+            return None
+        path = Path(self.start)
+        if (path / "trainer.json").is_file() and self.start_step is None:
+            return path
+        found = complete_checkpoints(path)
+        if not found:
+            raise ConfigError(f"model.start: {path}: no complete checkpoint of a run there. Train it first.")
+        step = max(found) if self.start_step is None else self.start_step
+        if step not in found:
+            raise ConfigError(
+                f"model.start_step: {step} found; {path} has complete checkpoints of the steps "
+                f"{', '.join(map(str, sorted(found)))}."
+            )
+        return found[step]
+
+
+def read_model_config(folder: Path) -> LlavaConfig:
+    """The model of a folder. Raises ConfigError where it is not a whole vision-language model."""
+    ours = folder / config_json.FILE
+    config = config_json.config_from_json(ours) if ours.is_file() else read_config_file(folder)
+    return _whole(config, folder)
+
+
+def model_config(settings: ModelConfig) -> LlavaConfig:
+    """The model of a run: by its folder, or by the file that describes it.
+
+    Raises:
+        ConfigError: there is no description, it is not that of a vision-language model, or there are two that differ.
+    """
+    folder = None if settings.folder is None else Path(settings.folder)
+    described = folder is not None and any((folder / name).is_file() for name in (config_json.FILE, "config.json"))
+    own = read_model_config(folder) if folder is not None and (described or settings.config is None) else None
+    if settings.config is None:
+        return own if own is not None else read_model_config(settings.weights_folder)
+    given = _whole(config_json.config_from_json(Path(settings.config)), Path(settings.config))
+    if own is not None and own != given:
+        raise ConfigError(
+            f"model.config: {settings.config} describes another model than {folder} does. Leave it out, or put the "
+            "model together as the recipe's first lines say."
+        )
+    return given
+
+
+def model_tokenizer(settings: ModelConfig, *, template: str, special_tokens: tuple[str, ...] = ()) -> Tokenizer:
+    """The tokenizer of a run.
+
+    Args:
+        settings: say where it is.
+        template: name of the chat template, whose own tokens a tokenizer of bytes is given.
+        special_tokens: more of them.
+
+    Raises:
+        ConfigError: there is none, or it takes no more special tokens.
+    """
+    if settings.tokenizer == BYTES:
+        return ByteTokenizer([*sorted(chat_template(template).named_tokens - {"bos", "eos"}), *special_tokens])
+    opened = open_tokenizer(settings.weights_folder if settings.tokenizer is None else Path(settings.tokenizer))
+    if not special_tokens:
+        return opened
+    if not isinstance(opened, HuggingFaceTokenizer):
+        raise ConfigError("data.special_tokens: found for a tokenizer without a tokenizer.json, which takes no more.")
+    return opened.with_special_tokens(special_tokens)
+
+
+def _whole(config: object, place: Path) -> LlavaConfig:
+    if not isinstance(config, LlavaConfig):
+        raise ConfigError(
+            f"{place}: a {type(config).__name__} found; a vision-language model expected. Put one together of a "
+            "language model and a tower with `omniloom weights combine`."
+        )
+    return config
