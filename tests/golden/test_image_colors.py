@@ -5,7 +5,6 @@ The expected values are the colours that went in, not what any decoder gave.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,25 @@ from PIL import Image, features
 from tests.unit.image_files import encoded, photograph, ycck
 
 from omniloom.data.media.image import decode_image
-from omniloom.data.media.image_backends import BACKENDS
+from omniloom.data.media.image_backends import BACKENDS, jpeg_backend
 from omniloom.data.media.image_options import ImageOptions
+from omniloom.errors import ConfigError, SampleError
 
 COLORS = [(200, 30, 40), (10, 220, 60), (40, 50, 230), (0, 0, 0), (255, 255, 255), (128, 128, 128), (250, 200, 10)]
 
 
 def _backend(name: str) -> Any:
-    missing = [module for module in BACKENDS[name].modules if importlib.util.find_spec(module) is None]
-    reasons = [f"{module} is not installed" for module in missing]
-    return pytest.param(name, marks=pytest.mark.skipif(bool(missing), reason=", ".join(reasons) or "installed"))
+    reason = _why_not(name)
+    return pytest.param(name, marks=pytest.mark.skipif(reason is not None, reason=reason or "it runs"))
+
+
+def _why_not(name: str) -> str | None:
+    """Why a backend cannot run here; ``None``: it can."""
+    try:
+        jpeg_backend(name)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _off(pixels: Any, color: tuple[int, ...]) -> int:
@@ -62,11 +70,28 @@ def test_backends_agree_on_a_photograph() -> None:
     jpeg = encoded(photograph(), quality=90)
     found = [
         decode_image(jpeg, options=ImageOptions(backend=name)).astype(int)
-        for name, backend in BACKENDS.items()
-        if all(importlib.util.find_spec(module) for module in backend.modules) and name != "nvjpeg"
+        for name in BACKENDS
+        if _why_not(name) is None
     ]
     assert len(found) >= 2
     assert all(np.abs(other - found[0]).max() <= 4 for other in found[1:])
+
+
+@pytest.mark.parametrize("backend", [_backend(name) for name in BACKENDS])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+def test_no_backend_takes_a_file_that_ends_early(backend: str, share: float) -> None:
+    jpeg = encoded(photograph(), quality=90)
+    with pytest.raises(SampleError) as error:
+        decode_image(jpeg[: int(len(jpeg) * share)], options=ImageOptions(backend=backend))
+    assert error.value.reason == "truncated-image"
+
+
+def test_a_backend_without_its_device_is_told() -> None:
+    reason = _why_not("nvjpeg")
+    if reason is None:
+        pytest.skip("there is a CUDA device")
+    assert "needs" in reason
+    assert "simplejpeg" in reason
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Who decodes JPEG: a table of backends that have to agree (tests/golden/test_image_colors.py).
 
 Each takes the file and the mode (``RGB`` or ``L``) and gives uint8 (height, width[, 3]) as stored, not turned. JPEGs of
-four colours go to simplejpeg, or to Pillow where that is chosen: torchvision does not undo Adobe's inverted inks.
+four colours go to simplejpeg, or to Pillow where that is chosen: torchvision does not undo Adobe's inverted inks. All
+refuse a file that ends early; damage in the middle, of which libjpeg only warns, is told by simplejpeg alone.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ class JpegBackend:
         name: what options call it.
         modules: packages that have to be installed; none of omniloom's extras for the optional ones.
         decode: (file, mode, smallest (height, width) wanted or ``None``) to pixels. Raises CutShortError for files
-            that end early, ValueError for all other damage.
+            that end early, ValueError for other damage that it sees.
+        needs_cuda: it runs on a CUDA device.
     """
 
     name: str
     modules: tuple[str, ...]
     decode: Callable[[bytes, str, tuple[int, int] | None], Pixels]
+    needs_cuda: bool = False
 
 
 def _by_simplejpeg(data: bytes, mode: str, shrink_to: tuple[int, int] | None) -> Pixels:
@@ -119,7 +122,7 @@ BACKENDS: dict[str, JpegBackend] = {
         JpegBackend("simplejpeg", ("simplejpeg",), _by_simplejpeg),
         JpegBackend("pillow", ("PIL",), _by_pillow),
         JpegBackend("torchvision", ("torchvision",), _by_torchvision),
-        JpegBackend("nvjpeg", ("torchvision",), _by_nvjpeg),
+        JpegBackend("nvjpeg", ("torchvision",), _by_nvjpeg, needs_cuda=True),
     )
 }
 
@@ -129,14 +132,22 @@ def jpeg_backend(name: str) -> JpegBackend:
     """The backend of that name.
 
     Raises:
-        ConfigError: there is none, or its packages are not installed.
+        ConfigError: there is none, its packages are not installed, or it needs a CUDA device that is not there.
     """
     if name not in BACKENDS:
         raise ConfigError(f"image backend {name!r} found; expected one of {', '.join(map(repr, BACKENDS))}")
     missing = [module for module in BACKENDS[name].modules if importlib.util.find_spec(module) is None]
     if missing:
         raise ConfigError(f"the image backend {name!r} needs {', '.join(missing)}. Install it, or use 'simplejpeg'.")
+    if BACKENDS[name].needs_cuda and not _has_cuda():
+        raise ConfigError(f"the image backend {name!r} needs a CUDA device and there is none. Use 'simplejpeg'.")
     return BACKENDS[name]
+
+
+def _has_cuda() -> bool:
+    import torch  # noqa: PLC0415 - the loader works without torch until a tensor is wanted
+
+    return torch.cuda.is_available()
 
 
 def _told(error: Exception) -> ValueError:
