@@ -3,6 +3,7 @@
     OmniloomError
     ├── ConfigError (ValueError)      a recipe, a YAML file, a flag, an argument
     ├── StorageError (OSError)        bytes could not be had: url, range, last cause
+    │   └── ObjectChangedError        an object is another one than when it was first looked at
     ├── DatasetError (ValueError)
     │   ├── ShardError                a shard is not what its index says, or not a sound archive
     │   ├── BadShardsError            several such shards, listed
@@ -34,6 +35,26 @@ class ConfigError(OmniloomError, ValueError):
 
 class StorageError(OmniloomError, OSError):
     """Bytes could not be read or written."""
+
+
+class ObjectChangedError(StorageError):
+    """An object of a store is not the one any more that was looked at before.
+
+    Attributes:
+        url: the object, without secrets.
+        expected: its ETag when it was first looked at.
+        found: its ETag now.
+    """
+
+    def __init__(self, url: str, *, expected: str, found: str | None) -> None:
+        super().__init__(
+            f"{url}: changed while it was in use: ETag {found} found, {expected} expected. "
+            "Run `omniloom prepare` on its data set again, and start the run anew."
+        )
+        self.url, self.expected, self.found = url, expected, found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_object_changed_error, (self.url, self.expected, self.found)
 
 
 class DatasetError(OmniloomError, ValueError):
@@ -147,3 +168,7 @@ def _rebuild_bad_shards_error(message: str, faults: tuple[Any, ...]) -> BadShard
 
 def _rebuild_sample_error(kind: type[SampleError], message: str, reason: str) -> SampleError:
     return kind(message, reason=reason)
+
+
+def _rebuild_object_changed_error(url: str, expected: str, found: str | None) -> ObjectChangedError:
+    return ObjectChangedError(url, expected=expected, found=found)

@@ -1,74 +1,176 @@
-"""Object stores through obstore (Rust object_store). Opened lazily in each process, never carried over a fork."""
+"""Buckets of S3, GCS and Azure and plain HTTP servers through obstore (Rust object_store)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from omniloom.errors import StorageError
+from omniloom.errors import ConfigError, StorageError
+from omniloom.storage.backend import Got
+from omniloom.storage.store import Stat
+from omniloom.storage.tuning import Options
+
+_NO_RETRY = {"max_retries": 0, "retry_timeout": timedelta(seconds=30)}  # `RemoteStore` retries
 
 
-class BucketStore:
-    """Objects of buckets by URL, such as ``s3://bucket/key``. Credentials come from the cloud's usual environment.
+class Bucket:
+    """One bucket or host.
 
     Args:
-        options: options of the store, as obstore names them (``endpoint``, ``region``, ...).
+        root: ``scheme://bucket``.
+        options: its options; secrets among them go to obstore and nowhere else.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
-        self._opened: dict[tuple[int, str], Any] = {}
+    def __init__(self, root: str, options: Options) -> None:
+        try:
+            import obstore  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise StorageError(f"{root}: object stores need the extra: pip install 'omniloom[cloud]'") from error
+        self._obstore = obstore
+        self._store = _open(root, options)
 
-    def read(self, url: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Bytes ``[start, stop)`` of an object; to its end without ``stop``. Raises StorageError."""
-        store, key = self._bucket(url)
-        end = self.size(url) if stop is None else stop
-        if end <= start:
-            return b""
-        data: bytes = _run(url, lambda: bytes(store.get_range(key, start=start, end=end)))
-        if len(data) != end - start:
-            raise StorageError(f"{url}: {len(data)} bytes found at byte {start}, {end - start} expected")
-        return data
+    def get(self, key: str, start: int, stop: int | None) -> Got:
+        """Bytes of an object, with its size and ETag."""
+        wanted: Any = (start, stop) if stop is not None else {"offset": start} if start else None
+        answer = self._obstore.get(self._store, key, options={"range": wanted} if wanted else {})
+        data = answer.bytes().to_bytes()
+        return Got(data, _stat(answer.meta))
 
-    def size(self, url: str) -> int:
-        """Size in bytes. Raises StorageError when there is no such object."""
-        store, key = self._bucket(url)
-        return int(_run(url, lambda: store.head(key)["size"]))
+    def head(self, key: str) -> Stat:
+        """Size and ETag."""
+        return _stat(self._obstore.head(self._store, key))
 
-    def list(self, prefix: str) -> Iterator[str]:
-        """URLs of all objects below a prefix, sorted."""
-        store, key = self._bucket(prefix)
-        root = prefix[: len(prefix) - len(key)] if key else prefix.rstrip("/") + "/"
-        names = _run(prefix, lambda: [one["path"] for chunk in store.list(prefix=key or None) for one in chunk])
-        yield from (root + name for name in sorted(names))
+    def scan(self, prefix: str) -> Iterator[tuple[str, Stat]]:
+        """Keys below a folder; listings come page by page."""
+        for page in self._obstore.list(self._store, prefix or None):
+            for found in page:
+                yield found["path"], _stat(found)
 
-    def write(self, url: str, data: bytes) -> None:
+    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Keys directly in a folder: of objects and of folders."""
+        found = self._obstore.list_with_delimiter(self._store, prefix or None)
+        return [one["path"] for one in found["objects"]], list(found["common_prefixes"])
+
+    def put(self, key: str, data: bytes) -> None:
         """Write a whole object; stores put objects atomically."""
-        store, key = self._bucket(url)
-        _run(url, lambda: store.put(key, data))
+        self._obstore.put(self._store, key, data, use_multipart=False)
 
-    def _bucket(self, url: str) -> tuple[Any, str]:
-        parts = urlsplit(url)
-        name = f"{parts.scheme}://{parts.netloc}"
-        place = (os.getpid(), name)
-        if place not in self._opened:
-            try:
-                from obstore.store import from_url  # noqa: PLC0415 - an extra
-            except ImportError as error:
-                raise StorageError(f"{url}: object stores need the extra: pip install 'omniloom[cloud]'") from error
-            self._opened[place] = _run(name, lambda: from_url(name, **self._options))
-        return self._opened[place], parts.path.lstrip("/")
+    def open_writer(self, key: str, part_bytes: int) -> BucketWriter:
+        """A multipart upload."""
+        return BucketWriter(self._obstore.open_writer(self._store, key, buffer_size=max(part_bytes, 5 << 20)))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_opened": {}}
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        self._obstore.delete(self._store, key)
 
 
-def _run(url: str, call: Any) -> Any:
+class BucketWriter:
+    """A multipart upload that is not there until it is closed."""
+
+    def __init__(self, upload: Any) -> None:
+        self._upload = upload
+        self._open = True
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        """Take more bytes; a full part is sent."""
+        return int(self._upload.write(data))
+
+    def close(self) -> None:
+        """Send the rest and finish the upload."""
+        if self._open:
+            self._open = False
+            self._upload.close()
+
+    def abort(self) -> None:
+        """Tell the store to forget the parts."""
+        if self._open:
+            self._open = False
+            stop = StorageError("upload given up")
+            self._upload.__exit__(StorageError, stop, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+def _stat(meta: Any) -> Stat:
+    return Stat(int(meta["size"]), meta.get("e_tag"))
+
+
+def _open(root: str, options: Options) -> Any:
+    from obstore import store  # noqa: PLC0415 - an extra
+
+    from_url: Any = store.from_url  # its options depend on the scheme
+
+    tuning = options.tuning
+    client = dict(options.client)
+    http = dict(client.pop("client_options", None) or {})
+    http.setdefault("connect_timeout", timedelta(seconds=tuning.connect_seconds))
+    http.setdefault("read_timeout", timedelta(seconds=tuning.stall_seconds))
+    http.setdefault("timeout", timedelta(seconds=max(600.0, 4 * tuning.stall_seconds)))
+    http["allow_http"] = tuning.allow_http
+    scheme = root.partition("://")[0]
+    if scheme == "http" and not tuning.allow_http:
+        raise ConfigError(_no_tls(root))
+    endpoint = str(client.get("endpoint") or client.get("aws_endpoint") or _endpoint_variable(scheme) or "")
+    if endpoint.startswith("http://") and not tuning.allow_http:
+        raise ConfigError(_no_tls(f"{root}: endpoint {endpoint}"))
+    prepare = _PREPARE.get(scheme)
+    if prepare is not None:
+        client = prepare(client)
+    return from_url(root, client_options=http, retry_config=_NO_RETRY, **client)
+
+
+def _no_tls(what: str) -> str:
+    return (
+        f"{what}: would be asked without TLS. Use https, or allow it: allow_http=true in the URL's query or the "
+        "storage file, or OMNILOOM_STORAGE_ALLOW_HTTP=1."
+    )
+
+
+_ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+
+
+def _endpoint_variable(scheme: str) -> str | None:
+    return next((value for name in _ENDPOINT_VARIABLES.get(scheme, ()) if (value := os.environ.get(name))), None)
+
+
+def _prepare_s3(client: dict[str, Any]) -> dict[str, Any]:
+    """Credentials by profile, where one is named or the usual files hold the only ones; else obstore's own chain."""
+    profile = client.pop("profile", None)
+    named = profile or os.environ.get("AWS_PROFILE")
+    explicit = "access_key_id" in client or "aws_access_key_id" in client or client.get("skip_signature")
+    chain = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+             "AWS_CONTAINER_CREDENTIALS_FULL_URI")  # fmt: skip
+    if explicit or (not named and any(os.environ.get(name) for name in chain)):
+        return client
+    files = (os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+             os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"))  # fmt: skip
+    if not named and not any(Path(name).expanduser().is_file() for name in files):
+        return client
     try:
-        return call()
-    except StorageError:
-        raise
-    except Exception as error:
-        raise StorageError(f"{url}: {type(error).__name__}: {error}") from error
+        import boto3  # noqa: PLC0415 - an extra
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
+    except ImportError as error:
+        raise StorageError(f"AWS profile {named or 'default'!r}: profiles need boto3: pip install boto3") from error
+    session = boto3.Session(profile_name=named)
+    if session.region_name and "region" not in client:
+        client["region"] = session.region_name
+    return {**client, "credential_provider": Boto3CredentialProvider(session)}
+
+
+_PREPARE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"s3": _prepare_s3}

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, field
 
 from omniloom.errors import StorageError
-from omniloom.storage.files import storage_error
+from omniloom.storage.messages import storage_error
 
 MAX_FILE_BYTES = 1 << 30
 

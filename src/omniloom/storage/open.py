@@ -2,34 +2,90 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from omniloom.errors import StorageError
-from omniloom.storage.bucket import BucketStore
-from omniloom.storage.local import LocalStore
+from omniloom.storage.backend import Backend
+from omniloom.storage.bucket import Bucket
+from omniloom.storage.local import LocalStore, file_path
+from omniloom.storage.remote import RemoteStore
 from omniloom.storage.store import Store
+from omniloom.storage.tuning import Options
+from omniloom.storage.urls import redacted, scheme_of
 
-STORES: dict[str, type[LocalStore] | type[BucketStore]] = {
-    "": LocalStore,
-    "s3": BucketStore,
-    "gs": BucketStore,
-    "az": BucketStore,
+
+@dataclass(frozen=True)
+class Scheme:
+    """How the URLs of a scheme are answered.
+
+    Attributes:
+        what: what lies there.
+        local: gives the plain path of a URL; ``None``: it is not on this machine.
+        connect: opens a bucket or host; ``None``: it is on this machine.
+        query_is_ours: whether queries hold our options, or belong to the server.
+    """
+
+    what: str
+    local: Callable[[str], str] | None = None
+    connect: Callable[[str, Options], Backend] | None = None
+    query_is_ours: bool = True
+
+
+SCHEMES: dict[str, Scheme] = {
+    "": Scheme("a plain path", local=str),
+    "file": Scheme("a file on this machine", local=file_path),
+    "s3": Scheme("Amazon S3 and what speaks it", connect=Bucket),
+    "s3a": Scheme("the same, as Hadoop writes it", connect=Bucket),
+    "gs": Scheme("Google Cloud Storage", connect=Bucket),
+    "az": Scheme("Azure Blob Storage", connect=Bucket),
+    "abfss": Scheme("Azure Data Lake Storage", connect=Bucket),
+    "https": Scheme("a web server", connect=Bucket, query_is_ours=False),
+    "http": Scheme("a web server without TLS, where that is allowed", connect=Bucket, query_is_ours=False),
 }
-"""Stores by URL scheme; the empty one is a plain path."""
+"""All schemes."""
+
+_OPENED: dict[str, Store] = {}
 
 
 def open_store(url: str, **options: Any) -> Store:
-    """The store of a URL.
+    """The store of a URL. Without options it is one per scheme and process, whose connections all callers share.
 
     Args:
         url: an object's or a folder's URL, or a plain path.
-        options: options for object stores.
+        options: see `Tuning`, and those of the cloud's client.
 
     Raises:
         StorageError: there is no store for its scheme.
     """
-    scheme = url.partition("://")[0].lower() if "://" in url else ""
-    if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES if name)
-        raise StorageError(f"{url}: no store for '{scheme}://'; known are plain paths, {known}")
-    return STORES[scheme](**options)
+    scheme = scheme_of(url)
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES if name)
+        raise StorageError(f"{redacted(url)}: no store for '{scheme}://'; known are plain paths, {known}")
+    if options:
+        return _make(SCHEMES[scheme], options)
+    if scheme not in _OPENED:
+        _OPENED[scheme] = _make(SCHEMES[scheme], {})
+    return _OPENED[scheme]
+
+
+def is_local(url: str | os.PathLike[str]) -> bool:
+    """Whether it lies on this machine."""
+    known = SCHEMES.get(scheme_of(os.fspath(url)))
+    return known is not None and known.local is not None
+
+
+def local_path(url: str) -> str:
+    """The plain path of what lies on this machine. Raises StorageError for what does not."""
+    known = SCHEMES.get(scheme_of(url))
+    if known is None or known.local is None:
+        raise StorageError(f"{redacted(url)}: does not lie on this machine")
+    return known.local(url)
+
+
+def _make(scheme: Scheme, options: dict[str, Any]) -> Store:
+    if scheme.connect is None:
+        return LocalStore(scheme.local or str)
+    return RemoteStore(scheme.connect, query_is_ours=scheme.query_is_ours, given=options)

@@ -1,0 +1,91 @@
+"""Whole objects of a store kept on this machine: indexes that are read in any order, and by every process of a node."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+from omniloom.errors import StorageError
+from omniloom.storage.files import remove_file, storage_error
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url, redacted
+
+CACHE_VARIABLE = "OMNILOOM_CACHE"
+PIECE_BYTES = 16 << 20
+
+
+class StoredFile(NamedTuple):
+    """A file of a data set that lies elsewhere, and its place on this machine.
+
+    Attributes:
+        url: where it lies; a plain path for one that is read where it lies.
+        path: where it is kept on this machine.
+    """
+
+    url: str
+    path: str
+
+    def fetch(self) -> str:
+        """Path of the file, brought here if it was not yet. Raises StorageError; ENOENT where there is none."""
+        if not os.path.exists(self.path):  # noqa: PTH110 - once a shard
+            if not is_url(self.url):
+                raise storage_error("read", self.url, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+            copy_here(self.url, self.path)
+        return self.path
+
+
+def local_path(file: str | StoredFile) -> str:
+    """The path of a file that may have to be brought here first."""
+    return file.fetch() if isinstance(file, StoredFile) else file
+
+
+def copy_here(url: str, path: str | os.PathLike[str]) -> None:
+    """Bring an object here, in pieces and under another name first: several processes may do so at once.
+
+    Raises:
+        StorageError: it cannot be had, or the disk is full; nothing is left behind.
+    """
+    store = open_store(url)
+    stat = store.stat(url)
+    target = Path(path)
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            for start in range(0, stat.size_bytes, PIECE_BYTES):
+                stop = min(start + PIECE_BYTES, stat.size_bytes)
+                file.write(store.read(url, start, stop, etag=stat.etag))
+        partial.replace(target)
+    except StorageError:
+        remove_file(partial)
+        raise
+    except OSError as error:
+        remove_file(partial)
+        raise storage_error(f"keep a copy of {redacted(url)} in", target, error) from error
+
+
+def copy_there(path: str | os.PathLike[str], url: str) -> None:
+    """Write a file of this machine to a store, in pieces; readers see all of it or what was there before.
+
+    Raises:
+        StorageError: it cannot be read or written.
+    """
+    try:
+        with Path(path).open("rb") as file, open_store(url).open_writer(url) as writer:
+            while piece := file.read(PIECE_BYTES):
+                writer.write(piece)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
+
+
+def node_cache(*names: str) -> Path:
+    """A folder of this machine for what can be had again: below ``OMNILOOM_CACHE``, or the user's cache."""
+    root = os.environ.get(CACHE_VARIABLE)
+    if root is None:
+        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "omniloom")  # noqa: PTH118, PTH111
+    return Path(root, *names)

@@ -1,0 +1,296 @@
+"""A store that is not on this machine: retried, checked for change, read in merged ranges, many at a time."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from omniloom.errors import ObjectChangedError, StorageError
+from omniloom.storage.backend import Backend, Got
+from omniloom.storage.ranges import LongRange, cut_ranges, merge_ranges
+from omniloom.storage.retry import ShortBodyError, named_fault, retrying
+from omniloom.storage.store import Entry, Range, Stat, Writer
+from omniloom.storage.tuning import Options, Tuning, options_of
+from omniloom.storage.urls import join_url, redacted, split_query, split_url
+
+_TAGS_KEPT = 65_536
+Answer = TypeVar("Answer")
+
+
+class RemoteStore:
+    """Objects by URL. Connections are opened lazily in each process and never carried over a fork or a pickle.
+
+    Args:
+        connect: makes the backend of a bucket or host of its options.
+        query_is_ours: whether queries of URLs hold options, or belong to the server.
+        given: options that the caller gave.
+    """
+
+    def __init__(
+        self, connect: Callable[[str, Options], Backend], *, query_is_ours: bool = True, given: Mapping[str, Any]
+    ) -> None:
+        self._connect = connect
+        self._query_is_ours = query_is_ours
+        self._given = dict(given)
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._forget()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self._connect, '__name__', self._connect)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"connect": self._connect, "query_is_ours": self._query_is_ours, "given": self._given}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._connect, self._query_is_ours, self._given = state["connect"], state["query_is_ours"], state["given"]
+        self._forget()
+
+    def read(self, url: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:
+        """Bytes ``[start, stop)`` of an object; to its end without ``stop``. Raises as `Store.read`."""
+        if stop is None:
+            return self._get(url, start, None, etag)
+        return self.read_ranges(url, [(start, stop)], etag=etag)[0]
+
+    def read_ranges(self, url: str, ranges: Sequence[Range], *, etag: str | None = None) -> list[bytes]:
+        """Many ranges of one object, in the order asked for."""
+        tuning = self._options(url).tuning
+        wanted = [one for one in merge_ranges(ranges, gap_bytes=tuning.gap_bytes, longest_bytes=tuning.part_bytes)
+                  if one.stop > one.start]  # fmt: skip
+        cuts = [cut for one in wanted for cut in _parts(one, tuning.part_bytes)]
+        if len(cuts) == 1:
+            data = [self._get(url, cuts[0][0], cuts[0][1], etag)]
+        else:
+            data = list(self._threads(tuning).map(lambda cut: self._get(url, cut[0], cut[1], etag), cuts))
+        pieces, at = [], 0
+        for one in wanted:
+            count = len(_parts(one, tuning.part_bytes))
+            pieces.append((one, data[at] if count == 1 else b"".join(data[at : at + count])))
+            at += count
+        return cut_ranges(ranges, pieces)
+
+    def stat(self, url: str) -> Stat:
+        """Size and ETag."""
+        stat = self._ask(url, lambda backend, key: backend.head(key))
+        self._check(url, stat, None)
+        return stat
+
+    def size(self, url: str) -> int:
+        """Size in bytes."""
+        return self.stat(url).size_bytes
+
+    def exists(self, url: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            self.stat(url)
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return False
+            raise
+        return True
+
+    def is_folder(self, url: str) -> bool:
+        """Whether anything lies below it."""
+        return self._ask(url, lambda backend, key: any(backend.children(key.rstrip("/"))))
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """URLs of all objects below a folder, sorted."""
+        return (entry.url for entry in self.scan(prefix))
+
+    def scan(self, prefix: str) -> Iterator[Entry]:
+        """All objects below a folder with their sizes, sorted."""
+        folder = split_url(prefix)[1].rstrip("/")
+        found = self._ask(prefix, lambda backend, key: sorted(backend.scan(folder), key=lambda one: one[0]))
+        root = _root_with_query(prefix)
+        for key, stat in found:
+            yield Entry(join_url(root, key), stat.size_bytes, stat.etag)
+
+    def children(self, prefix: str) -> tuple[str, ...]:
+        """Names in a folder, those of folders with a slash at the end."""
+        folder = split_url(prefix)[1].rstrip("/")
+        objects, folders = self._ask(prefix, lambda backend, key: backend.children(folder))
+        cut = len(folder) + 1 if folder else 0
+        names = [key[cut:] for key in objects] + [key.rstrip("/")[cut:] + "/" for key in folders]
+        return tuple(sorted(name for name in names if name not in ("", "/")))
+
+    def write(self, url: str, data: bytes) -> None:
+        """Write a whole object, in parts where it is long."""
+        if len(data) > self._options(url).tuning.part_bytes * 4:
+            with self.open_writer(url) as writer:
+                writer.write(data)
+            return
+        self._ask(url, lambda backend, key: backend.put(key, data))
+        self._forget_tag(url)
+
+    def open_writer(self, url: str) -> Writer:
+        """Write an object piece by piece, in bounded memory."""
+        part_bytes = self._options(url).tuning.part_bytes
+        self._forget_tag(url)
+        return _NamedWriter(url, self._ask(url, lambda backend, key: backend.open_writer(key, part_bytes)))
+
+    def delete(self, url: str) -> None:
+        """Remove an object; one that is not there is removed already."""
+        self._forget_tag(url)
+        try:
+            self._ask(url, lambda backend, key: backend.delete(key))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+
+    def _get(self, url: str, start: int, stop: int | None, etag: str | None) -> bytes:
+        def ask(backend: Backend, key: str) -> Got:
+            got = backend.get(key, start, stop)
+            size = got.stat.size_bytes if got.stat else None
+            end = size if stop is None or (size is not None and size < stop) else stop
+            if end is not None and len(got.data) != max(0, end - start):
+                raise ShortBodyError(f"{len(got.data):,} of {end - start:,} bytes came")
+            return got
+
+        got = self._ask(url, ask)
+        if got.stat is not None:
+            self._check(url, got.stat, etag)
+        if stop is not None and len(got.data) != stop - start:
+            raise StorageError(
+                f"{redacted(url)}: {len(got.data)} bytes found at byte {start}, {stop - start} expected"
+                + (f"; the object has {got.stat.size_bytes:,} bytes" if got.stat else "")
+            )
+        return got.data
+
+    def _check(self, url: str, stat: Stat, etag: str | None) -> None:
+        """An object must stay what this process saw first, or what the caller saw."""
+        if stat.etag is None:
+            return
+        with self._lock:
+            known = etag or self._tags.get(url)
+            if known is None:
+                self._tags[url] = stat.etag
+                if len(self._tags) > _TAGS_KEPT:
+                    self._tags.popitem(last=False)
+        if known is not None and known != stat.etag:
+            raise ObjectChangedError(redacted(url), expected=known, found=stat.etag)
+
+    def _ask(self, url: str, ask: Callable[[Backend, str], Answer]) -> Answer:
+        """One request, by the rules for faults."""
+        key = self._key(url)
+        return retrying(
+            lambda: ask(self._backend(url), key),
+            where=redacted(url),
+            retry_seconds=self._options(url).tuning.retry_seconds,
+            refresh=lambda: self._disconnect(url),
+        )
+
+    def _key(self, url: str) -> str:
+        key = split_url(url)[1]
+        if not self._query_is_ours and "?" in url:
+            return f"{key}?{url.partition('?')[2]}"
+        return key
+
+    def _place(self, url: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+        query = split_query(url)[1] if self._query_is_ours else {}
+        return split_url(url)[0], tuple(sorted(query.items()))
+
+    def _options(self, url: str) -> Options:
+        place = self._place(url)
+        options = self._settings.get(place)
+        if options is None:
+            options = options_of(url, self._given, query_is_ours=self._query_is_ours)
+            self._settings[place] = options
+        return options
+
+    def _backend(self, url: str) -> Backend:
+        if self._process != os.getpid():
+            self._forget()
+        place = self._place(url)
+        with self._lock:
+            backend = self._backends.get(place)
+            if backend is None:
+                try:
+                    backend = self._connect(place[0], self._options(url))
+                except Exception as error:
+                    raise named_fault(error, redacted(url)) from error
+                self._backends[place] = backend
+        return backend
+
+    def _disconnect(self, url: str) -> None:
+        with self._lock:
+            self._backends.pop(self._place(url), None)
+
+    def _threads(self, tuning: Tuning) -> ThreadPoolExecutor:
+        if self._process != os.getpid():
+            self._forget()
+        with self._lock:
+            pool = self._pool
+            if pool is None:
+                pool = self._pool = ThreadPoolExecutor(tuning.connections, "omniloom-store")
+        return pool
+
+    def _forget_tag(self, url: str) -> None:
+        with self._lock:
+            self._tags.pop(url, None)
+
+    def _forget(self) -> None:
+        """What belongs to one process alone."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._backends: dict[Any, Backend] = {}
+        self._settings: dict[Any, Options] = {}
+        self._pool = None
+        self._tags: OrderedDict[str, str] = OrderedDict()
+
+
+class _NamedWriter:
+    """A backend's writer whose errors say what was written."""
+
+    def __init__(self, url: str, writer: Writer) -> None:
+        self._url = url
+        self._writer = writer
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        """Take more bytes; returns how many."""
+        return int(self._named(lambda: self._writer.write(data)))
+
+    def close(self) -> None:
+        """Finish."""
+        self._named(self._writer.close)
+
+    def abort(self) -> None:
+        """Give up."""
+        self._named(self._writer.abort)
+
+    def _named(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            raise named_fault(error, redacted(self._url)) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+def _parts(one: LongRange, part_bytes: int) -> list[Range]:
+    """A long range as ranges of at most ``part_bytes``, of even length."""
+    length = one.stop - one.start
+    count = -(-length // part_bytes)
+    bounds = [one.start + length * number // count for number in range(count + 1)]
+    return list(itertools.pairwise(bounds))
+
+
+def _root_with_query(url: str) -> str:
+    root = split_url(url)[0]
+    _, mark, query = url.partition("?")
+    return f"{root}{mark}{query}"
