@@ -13,13 +13,13 @@ from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.file_splits import files_of_part, source_files, split_parts
 from omniloom.data.index.folder_rows import part_folders, write_folder_index
-from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_path
+from omniloom.data.index.layout import DATASET_YAML, FOLDER_INDEX, SPLIT_YAML, meta_path
 from omniloom.data.index.lint import FINDINGS_KEPT, LintReport
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
 from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.scanning import in_order
-from omniloom.data.index.source_kind import FOLDER_INDEX, Source
+from omniloom.data.index.source_kind import Source
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
 from omniloom.data.index.yaml_dialect import dump_yaml

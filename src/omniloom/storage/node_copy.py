@@ -37,8 +37,8 @@ class StoredFile(NamedTuple):
         return self.path
 
 
-def local_path(file: str | StoredFile) -> str:
-    """The path of a file that may have to be brought here first."""
+def fetched(file: str | StoredFile) -> str:
+    """The path of a file that may have to be brought here first. Raises StorageError."""
     return file.fetch() if isinstance(file, StoredFile) else file
 
 

@@ -18,7 +18,7 @@ from omniloom.data.index.layout import PARTS_FOLDER, parts_path
 from omniloom.data.index.scanning import ScanRequest, ShardFault, in_order, scan_one
 from omniloom.data.index.sources import find_sources
 from omniloom.data.index.work_folder import INDEX_FOLDER, open_work_folder
-from omniloom.data.shards.archive_file import open_archive, read_at
+from omniloom.data.shards.archive_file import open_archive
 from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_keys
 from omniloom.data.shards.tar import walk_tar
@@ -100,7 +100,7 @@ def rewrite_shard(request: RewriteRequest) -> str:
     """
     places: dict[str, tuple[int, int]] = {}
     mode = Path(request.path).stat().st_mode & 0o777
-    descriptor = open_archive(request.path, shard=request.shard)
+    archive = open_archive(request.path, shard=request.shard)
     seen: dict[tuple[str, str], int] = {}
     try:
         with TarWriter(request.path) as writer:
@@ -111,7 +111,7 @@ def rewrite_shard(request: RewriteRequest) -> str:
                 if member.kind == "hard-link":  # it becomes a file of its own; the scan has seen to its target
                     start, stop = places[posixpath.normpath(member.link_name)]
                 places[posixpath.normpath(member.name)] = start, stop
-                data = read_at(descriptor, stop - start, start, path=request.path)
+                data = archive.read(stop - start, start)
                 if len(data) != stop - start:
                     raise ShardError(
                         f"{request.shard}: changed while it was read. Run again once nobody writes to it.",
@@ -121,7 +121,7 @@ def rewrite_shard(request: RewriteRequest) -> str:
                     )
                 writer.add(_new_name(member.name, request, seen), data)
     finally:
-        os.close(descriptor)
+        archive.close()
     Path(request.path).chmod(mode)
     return request.shard
 

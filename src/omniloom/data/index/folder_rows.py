@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.data.index.file_splits import PART_WORDS
-from omniloom.data.index.layout import MAIN_FOLDER, meta_path
-from omniloom.data.index.source_kind import FOLDER_INDEX
+from omniloom.data.index.layout import FOLDER_INDEX, MAIN_FOLDER, meta_path
 from omniloom.data.sample import RawSample
 from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.keys import ignored_reason, split_key

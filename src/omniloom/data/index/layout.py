@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from omniloom.storage.files import replace_file as replace_file  # noqa: PLC0414 - converters import it from here
+from omniloom.storage.urls import is_url, join_url, redacted
 
 MAIN_FOLDER = ".nv-meta"
 INFO_JSON = ".info.json"
@@ -21,6 +22,16 @@ PARTS_FOLDER = "parts"
 WORK_FOLDER = ".partial"
 MEDIA_PARTIAL = "media.partial"
 PARTS_SUFFIX = ".parts"
+COMMIT_MARK = "putting-in-place"
+FOLDER_INDEX = "files.jsonl"
+PLACE_JSON = "place.json"
+"""Where the shards lie of which this is the sidecar, where they lie elsewhere."""
+
+SIDECAR_NAMES = (
+    INFO_JSON, INFO_YAML, SPLIT_YAML, SPLIT_JSON, DATASET_YAML, SAMPLE_LOADER, UUID_FILE, OMNILOOM_JSON, PLACE_JSON,
+    FOLDER_INDEX, f"{FOLDER_INDEX}.idx",
+)  # fmt: skip
+"""The small files that may lie in ``.nv-meta``, for stores that do not list them."""
 
 
 def mending_command(root: str | os.PathLike[str]) -> str:
@@ -29,12 +40,23 @@ def mending_command(root: str | os.PathLike[str]) -> str:
     described = meta_path(root, DATASET_YAML).is_file()
     options = ("--non-interactive " if has_split and described else "", "--keep-split " if has_split else "",
                "--skip-dataset-yaml " if described else "")  # fmt: skip
-    return f"omniloom prepare {''.join(options)}{os.fspath(root)}"
+    return f"omniloom prepare {''.join(options)}{redacted(os.fspath(root))}"
 
 
 def meta_path(root: str | os.PathLike[str], *names: str) -> Path:
-    """A path below the ``.nv-meta`` folder of a data set."""
+    """A path below the ``.nv-meta`` folder of a data set; of one in a store, below its copy on this machine."""
+    if isinstance(root, str) and is_url(root):
+        from omniloom.data.index.mirror import mirror_folder  # noqa: PLC0415 - local sets need no store
+
+        return Path(mirror_folder(root), MAIN_FOLDER, *names)
     return Path(root, MAIN_FOLDER, *names)
+
+
+def meta_name(root: str | os.PathLike[str], *names: str) -> str:
+    """The same as its owner knows it, for messages."""
+    if isinstance(root, str) and is_url(root):
+        return redacted(join_url(root, "/".join((MAIN_FOLDER, *names))))
+    return os.fspath(meta_path(root, *names))
 
 
 def parts_path(folder: str | os.PathLike[str], shard: str) -> str:

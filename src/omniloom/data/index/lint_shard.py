@@ -16,7 +16,7 @@ from omniloom.data.index.lint_names import doubtful_names
 from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample
 from omniloom.data.index.omniloom_json import ShardMark
 from omniloom.data.media.decoder import SampleDecoder
-from omniloom.data.shards.archive_file import read_at
+from omniloom.data.shards.archive_file import Archive, open_archive
 from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_summary, write_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
@@ -239,9 +239,9 @@ def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[F
 def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard, on_samples: OnSamples | None) -> None:
     def check(sample: _Parts) -> _Checked:
         key, parts = sample
-        return key, parts, list(_remarks(request, descriptor, parts))
+        return key, parts, list(_remarks(archive, request, parts))
 
-    descriptor = os.open(request.path, os.O_RDONLY)
+    archive = open_archive(request.path, shard=request.shard)
     try:
         samples = (sample for sample in _samples(scan) if sample[0] not in request.excluded_keys)
         for key, parts, remarks in _by_threads(check, samples, threads=request.threads):
@@ -256,7 +256,7 @@ def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard, on
                 found.bad_samples += 1
                 found.bad_keys.append(key)
     finally:
-        os.close(descriptor)
+        archive.close()
 
 
 def _by_threads(check: Callable[[_Parts], _Checked], samples: Iterable[_Parts], *, threads: int) -> Iterator[_Checked]:
@@ -274,10 +274,10 @@ def _by_threads(check: Callable[[_Parts], _Checked], samples: Iterable[_Parts], 
             yield under_way.popleft().result()
 
 
-def _remarks(request: LintRequest, descriptor: int, parts: Mapping[str, tuple[int, int]]) -> Iterator[Remark]:
+def _remarks(archive: Archive, request: LintRequest, parts: Mapping[str, tuple[int, int]]) -> Iterator[Remark]:
     def read(name: str) -> bytes:
         start, stop = parts[name]
-        return read_at(descriptor, stop - start, start, path=request.path)
+        return archive.read(stop - start, start)
 
     readers = {name: functools.partial(read, name) for name in parts}
     sizes = {name: stop - start for name, (start, stop) in parts.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, cast
@@ -12,9 +11,10 @@ from omniloom.data.media.av_facts import facts_of
 from omniloom.data.media.av_kinds import PROBE_BYTES
 from omniloom.data.media.av_open import Media
 from omniloom.data.media.metadata import ImageMetadata, MediaMetadataBase, MediaMetadataType, serialize_media_metadata
+from omniloom.data.shards.archive_file import Archive, open_archive
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.scan import scan_shard
-from omniloom.errors import OmniloomError, SampleError
+from omniloom.errors import OmniloomError, SampleError, ShardError, StorageError
 from omniloom.storage.range_file import RangeFile
 
 _SIZED_WHEN_LOADED = frozenset(("ICO", "ICNS"))
@@ -93,23 +93,24 @@ def media_of_shard(request: ShardRequest) -> list[MediaSource]:
         ShardError: it is no sound archive.
         StorageError: it cannot be read.
     """
-    status = os.stat(request.path)  # noqa: PTH116
-    # Where a name comes twice the last one counts, as in Energon; whether that is allowed is the preparation's affair.
-    scan = scan_shard(request.path, shard=request.shard, rule=request.rule, on_duplicate="last")
     rows: list[MediaRow] = []
     faults: list[MediaFault] = []
-    descriptor = os.open(request.path, os.O_RDONLY | os.O_CLOEXEC)
+    archive = open_archive(request.path, shard=request.shard)
     try:
+        mark = archive.mark()
+        # Where a name comes twice the last one counts, as in Energon; whether that is allowed is the preparation's
+        # affair.
+        scan = scan_shard(request.path, shard=request.shard, rule=request.rule, on_duplicate="last", archive=archive)
         places = zip(scan.part_rows, scan.part_names, scan.part_starts, scan.part_stops, strict=True)
         for row, part, start, stop in places:
             name = f"{scan.keys[row]}.{part}"
             if request.media_filter.should_consider_media(name):
-                found = media_of_file(_span(descriptor, start, stop, name), name, request.media_filter)
+                found = media_of_file(_span(archive, start, stop, name), name, request.media_filter)
                 rows += found if isinstance(found, list) else []
                 faults += [found] if isinstance(found, MediaFault) else []
     finally:
-        os.close(descriptor)
-    return [MediaSource(request.shard, status.st_size, status.st_mtime_ns, tuple(rows), tuple(faults))]
+        archive.close()
+    return [MediaSource(request.shard, mark.size_bytes, mark.mtime_ns, tuple(rows), tuple(faults))]
 
 
 def media_of_files(request: FilesRequest) -> list[MediaSource]:
@@ -119,19 +120,18 @@ def media_of_files(request: FilesRequest) -> list[MediaSource]:
 
 def _each_file(request: FilesRequest) -> Iterator[MediaSource]:
     for name in request.names:
-        path = f"{request.root}/{name}"
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            yield MediaSource(name, 0, 0, (), (MediaFault(name, "unreadable", f"{name}: {error.strerror}"),))
+            archive = open_archive(f"{request.root}/{name}", shard=name)
+            mark = archive.mark()
+        except (ShardError, StorageError) as error:
+            yield MediaSource(name, 0, 0, (), (MediaFault(name, "unreadable", f"{name}: {error}"),))
             continue
         try:
-            status = os.fstat(descriptor)
-            found = media_of_file(_span(descriptor, 0, status.st_size, name), name, request.media_filter)
+            found = media_of_file(_span(archive, 0, mark.size_bytes, name), name, request.media_filter)
         finally:
-            os.close(descriptor)
+            archive.close()
         rows, faults = (tuple(found), ()) if isinstance(found, list) else ((), (found,))
-        yield MediaSource(name, status.st_size, status.st_mtime_ns, rows, faults)
+        yield MediaSource(name, mark.size_bytes, mark.mtime_ns, rows, faults)
 
 
 def media_of_file(file: RangeFile, name: str, media_filter: MediaFilterConfig) -> list[MediaRow] | MediaFault:
@@ -189,8 +189,8 @@ def image_metadata(file: RangeFile) -> ImageMetadata:
         raise SampleError(f"damaged image header: {error}", reason="corrupt-image") from error
 
 
-def _span(descriptor: int, start: int, stop: int, name: str) -> RangeFile:
+def _span(archive: Archive, start: int, stop: int, name: str) -> RangeFile:
     def fetch(first: int, last: int) -> bytes:
-        return os.pread(descriptor, last - first, start + first)
+        return archive.read(last - first, start + first)
 
     return RangeFile(fetch, size_bytes=stop - start, name=name)

@@ -21,6 +21,7 @@ from omniloom.data.index.database import DatabaseWriter
 from omniloom.data.index.duplicates import DuplicateKeys, KeyedShard, find_duplicates
 from omniloom.data.index.info import encode_info, encode_info_yaml, read_info
 from omniloom.data.index.layout import (
+    COMMIT_MARK,
     DATABASE,
     INFO_JSON,
     INFO_YAML,
@@ -38,7 +39,7 @@ from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_om
 from omniloom.data.index.scanning import ScanDone, ScanRequest, ShardFault, leave_scan
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
-from omniloom.data.index.work_folder import COMMIT_MARK, INDEX_FOLDER, move_file, open_work_folder
+from omniloom.data.index.work_folder import INDEX_FOLDER, move_file, open_work_folder
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.parts_table import ScanSummary, read_keys, read_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan

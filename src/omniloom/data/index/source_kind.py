@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.info import is_prepared
-from omniloom.data.index.layout import DATASET_YAML, MAIN_FOLDER, is_inside, mending_command, meta_path
+from omniloom.data.index.layout import DATASET_YAML, FOLDER_INDEX, MAIN_FOLDER, is_inside, mending_command, meta_path
 from omniloom.data.index.sources import COMPRESSED_SUFFIXES, SHARD_SUFFIX
 from omniloom.errors import ConfigError, DatasetError
 
@@ -24,7 +24,6 @@ ENDINGS: dict[str, SourceKind] = {
     ".yaml": "metadataset",
     ".yml": "metadataset",
 }
-FOLDER_INDEX = "files.jsonl"
 SAVED_DATASET = "state.json"
 SAVED_DATASETS = "dataset_dict.json"
 _SHARDED: tuple[str, ...] = (".parquet", ".jsonl", ".arrow")

@@ -13,12 +13,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from omniloom.data.index.layout import MAIN_FOLDER, PARTS_FOLDER, WORK_FOLDER
+from omniloom.data.index.layout import COMMIT_MARK, MAIN_FOLDER, PARTS_FOLDER, WORK_FOLDER, meta_path
 from omniloom.errors import DatasetError
 from omniloom.storage.files import remove_file, storage_error
 
 INDEX_FOLDER = "index"
-COMMIT_MARK = "putting-in-place"
 
 _held: set[int] = set()
 
@@ -74,7 +73,7 @@ def open_work_folder(root: str | os.PathLike[str]) -> Iterator[Path]:
 
 def is_half_placed(root: str | os.PathLike[str]) -> bool:
     """Whether a preparation was interrupted while it put its files in place, or is doing so right now."""
-    return Path(root, MAIN_FOLDER, WORK_FOLDER, COMMIT_MARK).exists()
+    return meta_path(root, WORK_FOLDER, COMMIT_MARK).exists()
 
 
 def move_file(source: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int | None = None) -> None:

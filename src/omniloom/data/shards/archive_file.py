@@ -1,9 +1,15 @@
-"""Bytes of an archive on the local disk: opening it, reading ahead through a window, and what lies after its end."""
+"""Bytes of an archive: opening it, reading ahead through a window, and what lies after its end.
+
+An archive is a file of the local disk, or an object of a store (see `remote_archive`); readers see no difference.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from omniloom.data.shards.header import BLOCK_BYTES, ZERO_BLOCK, checksum_holds
 from omniloom.errors import ShardError, StorageError
@@ -16,23 +22,136 @@ _MAGIC = b"ustar"
 _MAGIC_AT = 257
 
 
-def open_archive(path: str, *, shard: str) -> int:
-    """Open a file for reading; returns its descriptor.
+class FileMark(NamedTuple):
+    """What changes when a file is written again.
+
+    Attributes:
+        size_bytes: its size.
+        mtime_ns: time of its last change, in nanoseconds since 1970.
+        etag: what a store calls this state of an object; empty on a disk.
+    """
+
+    size_bytes: int
+    mtime_ns: int
+    etag: str = ""
+
+
+class Archive(Protocol):
+    """An open archive.
+
+    Attributes:
+        path: path or URL, for messages.
+        pread: ``(length, start)`` to up to so many bytes; the quickest way there is, which may give fewer.
+    """
+
+    path: str
+
+    @property
+    def pread(self) -> Callable[[int, int], bytes]: ...
+
+    def mark(self) -> FileMark:
+        """Size and time of the last change."""
+
+    def read(self, length: int, start: int) -> bytes:
+        """Up to ``length`` bytes from ``start``; fewer only where the archive ends. Raises StorageError."""
+
+    def read_many(self, starts: Sequence[int], length: int) -> list[bytes]:
+        """As `read` at each of some places, as quick as the medium gives them."""
+
+    def window(self) -> Window:
+        """A window that follows reads through the archive, forward."""
+
+    def next_data(self, position: int, size_bytes: int) -> int:
+        """The block at or after a position that is not known to be empty."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class LocalArchive:
+    """An archive on the local disk. It closes when the last reader lets go of it, so that no thread reads from a
+    number that is used again.
+
+    Args:
+        descriptor: the open file, which it owns from now on.
+        path: the file, for messages.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "path", "pread")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+        self.pread: Callable[[int, int], bytes] = partial(os.pread, descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def mark(self) -> FileMark:
+        """Size and time of the last change."""
+        status = os.fstat(self._descriptor)
+        return FileMark(status.st_size, status.st_mtime_ns)
+
+    def read(self, length: int, start: int) -> bytes:
+        """Up to ``length`` bytes from ``start``; fewer only where the file ends. Raises StorageError."""
+        return read_at(self._descriptor, length, start, path=self.path)
+
+    def read_many(self, starts: Sequence[int], length: int) -> list[bytes]:
+        """As `read` at each of some places."""
+        return [self.read(length, start) for start in starts]
+
+    def window(self) -> Window:
+        """A window that follows reads through the file, forward."""
+        return FileWindow(self)
+
+    def next_data(self, position: int, size_bytes: int) -> int:
+        """The block at or after a position that the disk holds; holes of a sparse file are jumped over."""
+        try:
+            data = os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            return size_bytes if error.errno == errno.ENXIO else position
+        return max(position, position + (data - position) // BLOCK_BYTES * BLOCK_BYTES)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def open_archive(path: str, *, shard: str) -> Archive:
+    """Open an archive by path or URL.
 
     Raises:
         ShardError: ``missing-shard``.
         StorageError: it cannot be opened for another reason.
     """
+    if "://" in path:
+        from omniloom.data.shards.remote_archive import RemoteArchive  # noqa: PLC0415 - local sets need no store
+
+        archive = RemoteArchive(path)
+        try:
+            archive.stat()
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise missing_shard(path, shard=shard) from error
+        return archive
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return LocalArchive(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     except FileNotFoundError as error:
-        raise ShardError(
-            f"{shard}: there is no file {path}. Bring it back, or run `omniloom prepare` again without it.",
-            shard=shard,
-            reason="missing-shard",
-        ) from error
+        raise missing_shard(path, shard=shard) from error
     except OSError as error:
         raise storage_error("open", path, error) from error
+
+
+def missing_shard(path: str, *, shard: str) -> ShardError:
+    """The error of a shard that is not there."""
+    return ShardError(
+        f"{shard}: there is no file {path}. Bring it back, or run `omniloom prepare` again without it.",
+        shard=shard,
+        reason="missing-shard",
+    )
 
 
 def read_at(descriptor: int, length: int, start: int, *, path: str) -> bytes:
@@ -86,12 +205,11 @@ class FileWindow(Window):
     stream, and long payloads are not read.
     """
 
-    __slots__ = ("_descriptor", "_length", "_path")
+    __slots__ = ("_archive", "_length")
 
-    def __init__(self, descriptor: int, *, path: str) -> None:
+    def __init__(self, archive: Archive) -> None:
         super().__init__(b"", 0)
-        self._descriptor = descriptor
-        self._path = path
+        self._archive = archive
         self._length = _SHORTEST_WINDOW_BYTES
 
     def take(self, start: int, length: int) -> bytes:
@@ -107,18 +225,18 @@ class FileWindow(Window):
         longer = self._length // 2 if jumped else self._length * 2
         self._length = min(max(longer, _SHORTEST_WINDOW_BYTES), _LONGEST_WINDOW_BYTES)
         self.base = start
-        self.data = read_at(self._descriptor, max(length, self._length), start, path=self._path)
+        self.data = self._archive.read(max(length, self._length), start)
 
 
-def check_tail(descriptor: int, start: int, size_bytes: int, *, shard: str, path: str) -> tuple[bool, int]:
+def check_tail(archive: Archive, window: Window, start: int, size_bytes: int, *, shard: str) -> tuple[bool, int]:
     """Look at what follows the last member of an archive.
 
     Args:
-        descriptor: the open file.
+        archive: the open archive.
+        window: a window on it, which may hold its end already.
         start: byte after the last member.
-        size_bytes: size of the file.
+        size_bytes: size of the archive.
         shard: name of the shard, for messages.
-        path: path of the file, for messages.
 
     Returns:
         Whether two zero blocks end the archive, and how many bytes follow from the first that is not zero. POSIX
@@ -128,11 +246,11 @@ def check_tail(descriptor: int, start: int, size_bytes: int, *, shard: str, path
         ShardError: ``concatenated`` when a tar header lies there; ``trailing-data`` when other bytes follow a
             single zero block.
     """
-    has_end_marker = read_at(descriptor, 2 * BLOCK_BYTES, start, path=path) == 2 * ZERO_BLOCK
+    has_end_marker = window.take(start, 2 * BLOCK_BYTES) == 2 * ZERO_BLOCK
     first_byte = -1
     position = start
-    while (position := _next_data(descriptor, position, size_bytes)) < size_bytes:
-        chunk = read_at(descriptor, len(_ZERO_CHUNK), position, path=path)
+    while (position := archive.next_data(position, size_bytes)) < size_bytes:
+        chunk = window.take(position, min(len(_ZERO_CHUNK), size_bytes - position))
         if not chunk:
             break
         if chunk != _ZERO_CHUNK[: len(chunk)]:
@@ -149,15 +267,6 @@ def check_tail(descriptor: int, start: int, size_bytes: int, *, shard: str, path
             offset_bytes=first_byte,
         )
     return has_end_marker, size_bytes - first_byte if first_byte >= 0 else 0
-
-
-def _next_data(descriptor: int, position: int, size_bytes: int) -> int:
-    """The block at or after a position that the disk holds; holes of a sparse file are jumped over."""
-    try:
-        data = os.lseek(descriptor, position, os.SEEK_DATA)
-    except OSError as error:
-        return size_bytes if error.errno == errno.ENXIO else position
-    return max(position, position + (data - position) // BLOCK_BYTES * BLOCK_BYTES)
 
 
 def refuse_headers(chunk: bytes, position: int, *, shard: str) -> None:

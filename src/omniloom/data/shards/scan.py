@@ -9,10 +9,10 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omniloom.data.shards.archive_file import open_archive, read_at
+from omniloom.data.shards.archive_file import Archive, open_archive
 from omniloom.data.shards.header import BLOCK_BYTES
 from omniloom.data.shards.keys import KeyRule, ignored_reason, may_be_ignored, split_key
-from omniloom.data.shards.tar import Member, TarWalk, walk_tar
+from omniloom.data.shards.tar import Member, TarWalk
 from omniloom.errors import ShardError
 
 DuplicatePolicy = Literal["error", "first", "last"]
@@ -95,24 +95,41 @@ def scan_shard(
     on_duplicate: DuplicatePolicy = "error",
     case_preserving: bool = False,
     expected_samples: int | None = None,
+    archive: Archive | None = None,
 ) -> ShardScan:
     """Index one shard: group its members to samples, wherever in the archive their parts lie.
 
     Args:
-        path: the archive, on the local disk.
+        path: the archive, by path or URL.
         shard: its name in messages, relative to the data set.
         rule: how a name is split into key and part.
         on_duplicate: what to do when a sample has two parts of one name: refuse, or keep the first or last.
         case_preserving: take ``JPG`` and ``jpg`` for two parts instead of a duplicate.
         expected_samples: how many samples a manifest promises, where there is one.
+        archive: the same archive, where it is open already; it stays open.
 
     Raises:
         ShardError: a reason of `walk_tar`; ``link`` for a symbolic link, or a hard link without its target;
             ``duplicate``; ``sample-count`` when there are fewer or more samples than expected.
         StorageError: the file cannot be read.
     """
-    walk = walk_tar(path, shard=shard)
-    collected = _Collected(walk, rule)
+    opened = archive or open_archive(os.fspath(path), shard=shard)
+    try:
+        collected = _Collected(TarWalk(path, shard=shard, archive=opened), rule)
+        return _scan(collected, opened, on_duplicate, case_preserving, expected_samples)
+    finally:
+        if archive is None:
+            opened.close()
+
+
+def _scan(
+    collected: _Collected,
+    archive: Archive,
+    on_duplicate: DuplicatePolicy,
+    case_preserving: bool,
+    expected_samples: int | None,
+) -> ShardScan:
+    walk, shard = collected.walk, collected.walk.shard
     collected.run()
     if collected.scattered:
         collected.sort_by_row()
@@ -130,7 +147,7 @@ def scan_shard(
     return ShardScan(
         shard=shard,
         size_bytes=walk.size_bytes,
-        rule=rule,
+        rule=collected.rule,
         keys=collected.keys,
         offsets=offsets,
         part_rows=collected.rows,
@@ -149,7 +166,7 @@ def scan_shard(
         has_end_marker=walk.has_end_marker,
         trailing_bytes=walk.trailing_bytes,
         global_names=walk.globals.changes_members,
-        fingerprint=fingerprint(walk.path, offsets, shard=shard),
+        fingerprint=fingerprint_of(archive, offsets),
     )
 
 
@@ -364,19 +381,18 @@ def fingerprint(path: str | os.PathLike[str], offsets: array[int], *, shard: str
     Returns:
         32 hexadecimal digits.
     """
-    path = os.fspath(path)
-    descriptor = open_archive(path, shard=shard)
+    archive = open_archive(os.fspath(path), shard=shard)
     try:
-        return fingerprint_of(descriptor, offsets, path=path)
+        return fingerprint_of(archive, offsets)
     finally:
-        os.close(descriptor)
+        archive.close()
 
 
-def fingerprint_of(descriptor: int, offsets: array[int], *, path: str) -> str:
-    """`fingerprint` of a file that is already open."""
+def fingerprint_of(archive: Archive, offsets: array[int]) -> str:
+    """`fingerprint` of an archive that is already open."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(os.fstat(descriptor).st_size.to_bytes(8, "little"))
-    for row in fingerprint_rows(len(offsets) - 1):
-        digest.update(read_at(descriptor, BLOCK_BYTES, offsets[row], path=path))
-    digest.update(read_at(descriptor, BLOCK_BYTES, offsets[-1], path=path))
+    digest.update(archive.mark().size_bytes.to_bytes(8, "little"))
+    starts = [offsets[row] for row in fingerprint_rows(len(offsets) - 1)]
+    for block in archive.read_many([*starts, offsets[-1]], BLOCK_BYTES):
+        digest.update(block)
     return digest.hexdigest()

@@ -25,7 +25,7 @@ import os
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from omniloom.data.shards.archive_file import FileWindow, Window, check_tail, open_archive
+from omniloom.data.shards.archive_file import Archive, Window, check_tail, open_archive
 from omniloom.data.shards.compression import compressed_error, compression_of
 from omniloom.data.shards.extended import (
     EXTENDED_KINDS,
@@ -99,6 +99,11 @@ class TarWalk:
     Memory stays bounded by a window of at most 1 MiB, which shrinks where payloads are long, so that they are
     not read.
 
+    Args:
+        path: the archive, by path or URL.
+        shard: name used in messages.
+        archive: the same, where it is open already; it stays open.
+
     Attributes:
         path: the archive.
         shard: name used in messages.
@@ -109,9 +114,10 @@ class TarWalk:
         globals: the PAX global headers met.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, shard: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, shard: str, archive: Archive | None = None) -> None:
         self.path = os.fspath(path)
         self.shard = shard
+        self._archive = archive
         self.size_bytes = 0
         self.end = 0
         self.has_end_marker = False
@@ -119,25 +125,26 @@ class TarWalk:
         self.globals = Globals()
 
     def __iter__(self) -> Iterator[Member]:
-        descriptor = open_archive(self.path, shard=self.shard)
+        archive = self._archive or open_archive(self.path, shard=self.shard)
         try:
-            self.size_bytes = size_bytes = os.fstat(descriptor).st_size
+            self.size_bytes = size_bytes = archive.mark().size_bytes
             self.globals = Globals()
-            window = FileWindow(descriptor, path=self.path)
+            window = archive.window()
             check_first_block(window.take(0, BLOCK_BYTES), shard=self.shard, path=self.path)
             self.end = yield from read_members(window, 0, size_bytes, shard=self.shard, defaults=self.globals)
             empty_from = max(self.end, self.globals.stop)
-            tail = check_tail(descriptor, empty_from, size_bytes, shard=self.shard, path=self.path)
+            tail = check_tail(archive, window, empty_from, size_bytes, shard=self.shard)
             self.has_end_marker, self.trailing_bytes = tail
         finally:
-            os.close(descriptor)
+            if self._archive is None:
+                archive.close()
 
 
 def walk_tar(path: str | os.PathLike[str], *, shard: str) -> TarWalk:
     """The members of a tar archive, in order.
 
     Args:
-        path: the archive, on the local disk.
+        path: the archive, by path or URL.
         shard: its name in messages, usually relative to the data set.
 
     Returns:

@@ -14,12 +14,12 @@ from collections.abc import Container
 from typing import Any
 
 from omniloom.data.sample import Span
-from omniloom.data.shards.archive_file import FileWindow, Window, open_archive, read_at
+from omniloom.data.shards.archive_file import Archive, Window, open_archive
 from omniloom.data.shards.extended import Globals, only_times
 from omniloom.data.shards.header import BLOCK_BYTES, checksum_holds, padded, plain_name, plain_size
 from omniloom.data.shards.keys import KeyRule, ignored_reason, may_be_ignored, split_key
 from omniloom.data.shards.parts_table import PartsTable
-from omniloom.data.shards.pool import TABLE_BYTES, OpenFile, Pool
+from omniloom.data.shards.pool import TABLE_BYTES, Pool
 from omniloom.data.shards.scan import fingerprint_of, fingerprint_rows
 from omniloom.data.shards.tar import check_first_block, parse_window, read_member
 from omniloom.data.shards.tar_index import read_tar_index, tar_index_path
@@ -72,7 +72,7 @@ class TarShard:
         self._rule = rule
         self._limit = member_limit_bytes
         self._table = None if parts_path is None else PartsTable(parts_path)
-        self._file: OpenFile | None = None
+        self._file: Archive | None = None
         self._offsets: array[int] | None = None
         self._checked = False
 
@@ -106,7 +106,7 @@ class TarShard:
         if length > self._limit or (length > _WHOLE_SPAN_BYTES and wanted is not None):
             return self._read_by_part(file, row, wanted)
         try:
-            span = os.pread(file.descriptor, length, start)
+            span = file.pread(length, start)
         except (OSError, MemoryError):
             span = b""
         if len(span) != length:  # rare enough to ask again, by the function that knows every case
@@ -115,9 +115,9 @@ class TarShard:
             raise self._stale(f"sample {row} ends at byte {stop:,}, after the end of the file", start)
         return self._parse_plain(span, wanted) or self._parse_closely(span, row, start, wanted)
 
-    def _read_again(self, file: OpenFile, row: int, start: int, stop: int) -> bytes:
+    def _read_again(self, file: Archive, row: int, start: int, stop: int) -> bytes:
         try:
-            return read_at(file.descriptor, stop - start, start, path=self.path)
+            return file.read(stop - start, start)
         except MemoryError:
             raise self._too_large(row, stop - start) from None
 
@@ -195,10 +195,10 @@ class TarShard:
         chosen = {part: place for part, place in places.items() if wanted is None or part in wanted}
         return key, {part: span[first - start : stop - start] for part, (first, stop) in chosen.items()}
 
-    def _places(self, file: OpenFile, row: int) -> tuple[str, dict[str, tuple[int, int]]]:
+    def _places(self, file: Archive, row: int) -> tuple[str, dict[str, tuple[int, int]]]:
         """As `_members`, by its headers alone."""
         start, stop = self.byte_range(row)
-        return self._members(FileWindow(file.descriptor, path=self.path), row, start, stop)
+        return self._members(file.window(), row, start, stop)
 
     def _members(self, window: Window, row: int, start: int, stop: int) -> tuple[str, dict[str, tuple[int, int]]]:
         """Key of the sample in a span, and first and last byte of its parts in the archive."""
@@ -237,7 +237,7 @@ class TarShard:
             raise self._sample_error(row, "only members that are ignored, such as AppleDouble files", "ignored-row")
         return key, places
 
-    def _read_by_part(self, file: OpenFile, row: int, wanted: Container[str] | None) -> tuple[str, dict[str, bytes]]:
+    def _read_by_part(self, file: Archive, row: int, wanted: Container[str] | None) -> tuple[str, dict[str, bytes]]:
         """Read a row whose span is long part by part, leaving out those that are not wanted."""
         key, places = self._places(file, row)
         chosen = [(part, *place) for part, place in places.items() if wanted is None or part in wanted]
@@ -249,22 +249,22 @@ class TarShard:
         chosen = [part for part in parts if wanted is None or part[0] in wanted]
         return key, {part: self._read_part(file, row, part, start, stop) for part, start, stop in chosen}
 
-    def _read_part(self, file: OpenFile, row: int, part: str, start: int, stop: int) -> bytes:
+    def _read_part(self, file: Archive, row: int, part: str, start: int, stop: int) -> bytes:
         """One payload, with the header block before it, which has to be sound."""
         length = stop - start
         if length > self._limit:
             raise self._too_large(row, length, part)
-        if not checksum_holds(read_at(file.descriptor, BLOCK_BYTES, start - BLOCK_BYTES, path=self.path)):
+        if not checksum_holds(file.read(BLOCK_BYTES, start - BLOCK_BYTES)):
             raise self._stale(f"part {part!r} of row {row} has no sound header before it", start - BLOCK_BYTES)
         try:
-            data = read_at(file.descriptor, length, start, path=self.path)
+            data = file.read(length, start)
         except MemoryError:
             raise self._too_large(row, length, part) from None
         if len(data) != length:
             raise self._stale(f"part {part!r} of row {row} ends at byte {stop:,}, after the end of the file", start)
         return data
 
-    def _open(self) -> OpenFile:
+    def _open(self) -> Archive:
         """Open the file; where the system allows no more files, after closing others."""
         try:
             return self._open_once()
@@ -273,42 +273,43 @@ class TarShard:
                 raise
         return self._open_once()
 
-    def _open_once(self) -> OpenFile:
+    def _open_once(self) -> Archive:
         """Open the file and see that it has the size that was indexed; the first time, look at its headers too."""
-        file = OpenFile(open_archive(self.path, shard=self.name))
-        size_bytes = os.fstat(file.descriptor).st_size
+        file = open_archive(self.path, shard=self.name)
+        size_bytes = file.mark().size_bytes
         if self._size_bytes is not None and size_bytes != self._size_bytes:
             raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
         if not self._checked:
-            self._check(file.descriptor)
+            self._check(file)
             self._checked = True
         self._file = file
         _FILES.keep(self, 1)
         return file
 
-    def _check(self, descriptor: int) -> None:
-        window = FileWindow(descriptor, path=self.path)
+    def _check(self, file: Archive) -> None:
+        window = file.window()
         check_first_block(window.take(0, BLOCK_BYTES), shard=self.name, path=self.path)
         if self._table is None:
             self._refuse_globals(window)
         offsets = self._offsets or self._load_offsets()
         if self._fingerprint is None:
             if self._table is None:
-                self._check_sampled_rows(descriptor, offsets)
+                self._check_sampled_rows(file, offsets)
             return
-        if fingerprint_of(descriptor, offsets, path=self.path) != self._fingerprint:
+        if fingerprint_of(file, offsets) != self._fingerprint:
             raise self._stale("its headers are not those that were indexed")
 
-    def _check_sampled_rows(self, descriptor: int, offsets: array[int]) -> None:
+    def _check_sampled_rows(self, file: Archive, offsets: array[int]) -> None:
         """Where only Energon indexed the shard: some rows have to begin with headers, and no data follow the last."""
-        for row in fingerprint_rows(self.samples):
-            block = read_at(descriptor, BLOCK_BYTES, offsets[row], path=self.path)
+        rows = fingerprint_rows(self.samples)
+        *blocks, after = file.read_many([*(offsets[row] for row in rows), offsets[-1]], BLOCK_BYTES)
+        for row, block in zip(rows, blocks, strict=True):
             if not checksum_holds(block):
                 raise self._stale(f"sample {row} has no header at byte {offsets[row]:,}", offsets[row])
-        if read_at(descriptor, BLOCK_BYTES, offsets[-1], path=self.path).strip(b"\0"):
+        if after.strip(b"\0"):
             raise self._stale(f"its index ends at byte {offsets[-1]:,}, where more data follow", offsets[-1])
 
-    def _refuse_globals(self, window: FileWindow) -> None:
+    def _refuse_globals(self, window: Window) -> None:
         """A global header that names members reaches all of them, and a row is read without it."""
         defaults = Globals()
         if window.take(0, BLOCK_BYTES)[156:157] == b"g":
