@@ -11,7 +11,7 @@ from omniloom.conversion.llava_export import IMAGE_TOKEN
 from omniloom.conversion.published import Published
 from omniloom.errors import ConfigError, WeightsError
 from omniloom.model.build import parameter_shapes
-from omniloom.model.config import DecoderConfig, LlavaConfig, ProjectorConfig, VisionConfig
+from omniloom.model.config import DecoderConfig, LlavaConfig, Norm, ProjectorConfig, VisionConfig
 from omniloom.weights.hf_folder import read_json
 from omniloom.weights.source import Joined
 
@@ -24,6 +24,7 @@ def combine(
     *,
     projector: Projector = "llava",
     projector_hidden_dim: int | None = None,
+    projector_norm: Norm | None = None,
     pixel_shuffle: bool = False,
     feature_layers: tuple[int, ...] | None = None,
     keep_class_token: bool | None = None,
@@ -37,6 +38,7 @@ def combine(
         projector: ``llava`` is two maps with bias through the language model's width, ``megatron`` two without bias
             through its MLP's width, ``linear`` one map.
         projector_hidden_dim: width between the maps, where it is another one.
+        projector_norm: norm of what goes into the projector, as Megatron has it for most language models.
         pixel_shuffle: fold two by two patches into one token.
         feature_layers: outputs of the tower; ``None`` is ``(-2,)``, and ``(-1,)`` with Megatron's projector.
         keep_class_token: whether the tower's first tokens are used; ``None`` is no, where there are any.
@@ -62,6 +64,7 @@ def combine(
             output_dim=text.dim,
             hidden_dims=(hidden,) if hidden else (),
             bias=projector != "megatron",
+            norm=projector_norm,
             reduction="pixel_shuffle" if pixel_shuffle else "none",
         ),
         image_token_id=image_token_id if image_token_id is not None else _image_token_id(language, text),

@@ -78,6 +78,9 @@ def convert(
     type=click.Choice(["llava", "megatron", "linear"]),
     help="The map between both.  [default: llava; with --to megatron: megatron]",
 )
+@click.option(
+    "--projector-norm", type=click.Choice(["layer", "rms"]), help="Norm before the projector.  [default: none]"
+)
 @click.option("--projector-hidden-dim", type=int, help="Width between the projector's two maps, where it is another.")
 @click.option("--pixel-shuffle", is_flag=True, help="Fold two by two patches into one token.")
 @click.option("--feature-layers", help="Layers of the tower that are used, such as -2 or -2,-5.")
@@ -99,6 +102,7 @@ def combine(**options: Any) -> None:
         vision,
         projector=options["projector"] or ("megatron" if to.startswith("megatron") else "llava"),
         projector_hidden_dim=options["projector_hidden_dim"],
+        projector_norm=options["projector_norm"],
         pixel_shuffle=options["pixel_shuffle"],
         feature_layers=layer_numbers(options["feature_layers"]),
         keep_class_token=options["keep_class_token"],
