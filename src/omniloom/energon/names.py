@@ -32,6 +32,12 @@ _HOMES = {
     f"{_ADAPTERS}.loaders": "SavableDataLoader get_loader get_savable_loader",
     f"{_ADAPTERS}.handlers": "log_exception reraise_exception",
     f"{_ADAPTERS}.epath": "EPath DEFAULT_PROFILE_NAME NVDATASET_CACHE_DIR",
+    f"{_ADAPTERS}.warps": "TransformMapper CustomTransform",
+    f"{_ADAPTERS}.merge_transform": "MergeTransform",
+    f"{_ADAPTERS}.warp_mappers": (
+        "ResizeMapper RandomResizedCropMapper RandomHorizontalFlipMapper RandomVerticalFlipMapper "
+        "RandomRotationMapper RandomCropMapper CenterCropMapper RandomPerspectiveMapper"
+    ),
     f"{_ADAPTERS}.formatting": "format_sample_detailed",
     f"{_ADAPTERS}.media_folder": "prepare_filesystem_dataset",
     f"{_ADAPTERS}.factories": (
@@ -180,6 +186,12 @@ _METADATASET = (
 )
 
 
+_MAPPERS = (
+    "CenterCropMapper RandomCropMapper RandomHorizontalFlipMapper RandomPerspectiveMapper RandomResizedCropMapper "
+    "RandomRotationMapper RandomVerticalFlipMapper ResizeMapper TransformMapper"
+)
+
+
 def _under(parent: str, children: dict[str, str]) -> dict[str, str]:
     return {f"{parent}.{child}": names for child, names in children.items()}
 
@@ -246,6 +258,10 @@ MODULES: dict[str, str] = {
     "tools": "",
     **{f"tools.{name}": f"command={name}_command" for name in _COMMANDS},
     "tools.checkpoint": "command=checkpoint_command command_info command_redist",
+    "transforms": f"CustomTransform MergeTransform {_MAPPERS}",
+    "transforms.custom": "CustomTransform",
+    "transforms.mappers": _MAPPERS,
+    "transforms.merge": "MergeTransform",
     "typed_converter": "JsonValueError",
     "worker": "WorkerConfig",
     "wrappers": " ".join(_WRAPPERS.values()),
