@@ -70,7 +70,8 @@ def test_tensors_are_warped_as_images_are(gradient, seed, transforms, merge_tran
     torch.manual_seed(seed)
     tensor = merged(as_tensor(gradient))
     assert tensor.shape == (3, 24, 20)
-    inside = (image > 8).all(axis=-1)
+    torch.manual_seed(seed)
+    inside = merged(torch.ones(1, 40, 60))[0].numpy() > 0.999  # at the border Pillow repeats, a tensor fades out
     assert inside.mean() > 0.1
     assert np.abs(tensor.permute(1, 2, 0).numpy()[inside] * 255 - image[inside]).max() < 2.5
 
