@@ -49,6 +49,8 @@ class Context:
         data_dir: where data sets are made and kept between runs.
         pairs: how many times each program of a comparison runs.
         quick: small data and short windows: shows that the programs work, measures nothing.
+        sides: whose programs run.
+        image_peer_python: interpreter that has torchvision and SPDL; ``None`` leaves them out.
     """
 
     python: Path
@@ -56,7 +58,8 @@ class Context:
     data_dir: Path
     pairs: int = 5
     quick: bool = False
-    sides: frozenset[str] = frozenset({"omniloom", "energon", "webdataset", "floor"})
+    sides: frozenset[str] = frozenset({"omniloom", "energon", "webdataset", "torchvision", "spdl", "floor"})
+    image_peer_python: Path | None = None
 
     @property
     def window_seconds(self) -> float:
@@ -67,7 +70,9 @@ class Context:
         """The program ``programs/<script>.py`` of a side, or None where that side is not to be run."""
         if side not in self.sides:
             return None
-        python = self.peer_python if side in {"energon", "webdataset"} else self.python
+        peers = {"energon": self.peer_python, "webdataset": self.peer_python}
+        image_peers = {"torchvision": self.image_peer_python, "spdl": self.image_peer_python}
+        python = {**peers, **image_peers}.get(side, self.python)
         if python is None:
             return None
         options = [f"--{name.replace('_', '-')}={value}" for name, value in arguments.items()]
@@ -139,9 +144,9 @@ def values(readings: Mapping[str, Sequence[Reading]], name: str) -> dict[str, li
 
 
 def row(
-    case: str, figures: Mapping[str, Sequence[float]], *, bars: Mapping[str, float] | None = None, **more: Any
+    case: str, figures: Mapping[str, Sequence[float]], *, bars: Mapping[str, float | None] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """One line of a result: the raw figures of each side, and the ratios that are asked for (``bars``)."""
+    """One line of a result: the raw figures of each side, and the ratios that are asked for (``bars``; None: none)."""
     return {
         "case": case,
         "figures": {side: list(ones) for side, ones in figures.items()},

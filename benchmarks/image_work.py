@@ -1,4 +1,7 @@
-"""What one core does with JPEG bytes in memory: decode, resize for CLIP, cut into tiles; beside Pillow."""
+"""What one core does with JPEG bytes in memory: decode, resize for CLIP, cut into tiles.
+
+Beside Pillow, and beside torchvision and SPDL where ``--image-peer-python`` names an interpreter that has them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from harness import Context, Program, alternate, row, run_once, show_row, values
 from images import prepared_images
 
 NAME = "image_work"
+IMAGE_PEERS = ("torchvision", "spdl")
 MODES = {
     "decode": ("decoded", 1.5),
     "resize": ("decoded, resized to 336 x 336", 2.0),
@@ -26,8 +30,14 @@ def run(context: Context) -> dict[str, Any]:
         settings = {"data": folder, "mode": mode, "window_seconds": context.window_seconds}
         ours = context.program("omniloom", "image_work", out="omniloom", **settings)
         theirs = context.program("omniloom", "image_work", out="pillow", **settings)
-        readings = alternate([ours, theirs and Program("pillow", theirs.command)], rounds=context.pairs)
-        rows.append(row(title, values(readings, "samples_per_second"), bars={"pillow": bar}))
+        peers = (
+            []
+            if mode == "shrink"
+            else [context.program(side, "image_work_peers", out=side, **settings) for side in IMAGE_PEERS]
+        )
+        readings = alternate([ours, theirs and Program("pillow", theirs.command), *peers], rounds=context.pairs)
+        compared = {"pillow": bar, **{side: None for side in IMAGE_PEERS if side in readings}}
+        rows.append(row(title, values(readings, "samples_per_second"), bars=compared))
         show_row(rows[-1], "images/s")
     settings = {"data": folder, "mode": "difference", "window_seconds": 1, "out": "omniloom"}
     pixels = context.program("omniloom", "image_work", **settings)

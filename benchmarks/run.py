@@ -48,7 +48,12 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)  # nothing is timed while another benchmark runs
         peer_python = None if options.no_peers else options.peer_python or install_peers()
         context = Context(
-            Path(sys.executable), peer_python, data_dir, 1 if options.quick else options.pairs, options.quick
+            Path(sys.executable),
+            peer_python,
+            data_dir,
+            1 if options.quick else options.pairs,
+            options.quick,
+            image_peer_python=options.image_peer_python,
         )
         results: dict[str, Any] = {
             "machine": machine.describe(),
@@ -81,6 +86,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5, help="runs of each program (default 5)")
     parser.add_argument("--json", type=Path, help="write the raw figures here; with --only, renew a part of the file")
     parser.add_argument("--peer-python", type=Path, help="interpreter with the peers; default: benchmarks/.venv-peers")
+    parser.add_argument("--image-peer-python", type=Path, help="interpreter with torchvision and spdl; default: none")
     parser.add_argument("--no-peers", action="store_true", help="measure omniloom and the floors alone")
     return parser.parse_args()
 

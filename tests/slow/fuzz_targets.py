@@ -72,7 +72,21 @@ class Target(NamedTuple):
 
 def tar_walker(draw: random.Random) -> str:
     """A damaged archive: whole samples under their own names, or a typed refusal."""
-    data = corrupt(TAR, draw)
+    return tar_bytes(corrupt(TAR, draw))
+
+
+def mended_tar_bytes(data: bytes) -> str:
+    """As `tar_bytes`, with the checksum of every header made right: without it nothing behind the check is reached."""
+    blocks = bytearray(data)
+    for at in range(0, len(data) - tarfile.BLOCKSIZE + 1, tarfile.BLOCKSIZE):
+        if blocks[at + 257 : at + 262] == b"ustar":
+            blocks[at + 148 : at + 156] = b" " * 8
+            blocks[at + 148 : at + 156] = b"%06o\0 " % sum(blocks[at : at + tarfile.BLOCKSIZE])
+    return tar_bytes(bytes(blocks))
+
+
+def tar_bytes(data: bytes) -> str:
+    """As `tar_walker`, of given bytes."""
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
         file.write(data)
         file.flush()
@@ -149,12 +163,22 @@ def any_part(draw: random.Random) -> str:
 def index_files(draw: random.Random) -> str:
     """A data set one of whose index files is damaged: its own samples under their rows, or a typed error."""
     files = _prepared_files()
+    victim = draw.choice([*INDEX_FILES, *(name for name in files if name.startswith(".nv-meta/"))])
+    return _read_with(victim, corrupt(files[victim], draw))
+
+
+def index_bytes(data: bytes) -> str:
+    """As `index_files`, of given bytes: the first one says which file the rest stands for."""
+    return _read_with(INDEX_FILES[data[0] % len(INDEX_FILES)] if data else INDEX_FILES[0], data[1:])
+
+
+def _read_with(victim: str, content: bytes) -> str:
+    """What comes of a data set one of whose index files has another content."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        victim = draw.choice([*INDEX_FILES, *(name for name in files if name.startswith(".nv-meta/"))])
-        for name, data in files.items():
+        for name, data in _prepared_files().items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(corrupt(data, draw) if name == victim else data)
+            (root / name).write_bytes(content if name == victim else data)
         try:
             _read_by_index(root)
         except OmniloomError as error:
@@ -250,4 +274,18 @@ TARGETS = (
 )
 
 # For coverage-guided fuzzing, which makes the bytes itself.
-BYTES: dict[str, Callable[[bytes], str]] = {"json": json_bytes, "image": image_bytes, "yaml": yaml_bytes}
+BYTES: dict[str, Callable[[bytes], str]] = {
+    "json": json_bytes,
+    "image": image_bytes,
+    "yaml": yaml_bytes,
+    "tar": mended_tar_bytes,
+    "index": index_bytes,
+}
+SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "json": lambda: JSONS,
+    "image": lambda: [PARTS[name] for name in IMAGES],
+    "yaml": lambda: YAMLS,
+    "tar": lambda: [TAR],
+    "index": lambda: [bytes([number]) + _prepared_files()[name] for number, name in enumerate(INDEX_FILES)],
+}
+"""Sound inputs to begin with."""
