@@ -217,7 +217,7 @@ def find_all(root: str | os.PathLike[str], key: str) -> list[SampleLocation]:
             ).fetchall()
         finally:
             db.close()
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema need not be UTF-8
+    except SQLITE_ERRORS as error:
         raise StorageError(f"{path}: cannot be read: {error}. Make it again: `omniloom prepare`.") from error
     if not all(type(value) is int and value >= 0 for row in rows for value in row):
         raise StorageError(f"{path}: holds places that are no numbers. Make it again: `omniloom prepare`.")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from omniloom.data.index.info import Info, read_info
-from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, mending_command, meta_path, parts_path
+from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_name, read_sidecar
 from omniloom.data.index.omniloom_json import read_omniloom_info
+from omniloom.data.index.place import DatasetPlace, normal_root, place_of
+from omniloom.data.index.presence import check_shards, listed
 from omniloom.data.index.splits import read_splits
 from omniloom.data.index.work_folder import is_half_placed
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.data.shards.keys import KeyRule
-from omniloom.data.shards.tar_index import samples_in_bytes, tar_index_path
 from omniloom.data.shards.tar_shard import TarShard
 from omniloom.errors import DatasetError
-from omniloom.storage.files import read_file
-
-_NAMES_SHOWN = 3
+from omniloom.storage.node_copy import StoredFile
+from omniloom.storage.urls import is_url, redacted
 
 
 class ShardEntry(NamedTuple):
@@ -27,12 +27,13 @@ class ShardEntry(NamedTuple):
 
     Attributes:
         name: its name, relative to the data set.
-        path: where it is.
+        path: where it is, a path or URL.
         samples: how many it holds, excluded ones and junk rows of other indexers included.
         size_bytes: its size when it was indexed; ``None`` when only Energon indexed it.
         fingerprint: its sampled header digest when it was indexed; ``None`` when only Energon indexed it.
         parts_path: its parts table, for a shard that the spans of its index do not describe; else ``None``.
         excluded_keys: keys of samples that are not to be yielded; they count in ``samples``.
+        index_file: its index, where that does not lie beside it.
     """
 
     name: str
@@ -40,8 +41,9 @@ class ShardEntry(NamedTuple):
     samples: int
     size_bytes: int | None
     fingerprint: str | None
-    parts_path: str | None
+    parts_path: str | StoredFile | None
     excluded_keys: frozenset[str]
+    index_file: StoredFile | None = None
 
     def open(self, rule: KeyRule) -> TarShard:
         """The shard at work; the file is opened at its first use.
@@ -56,6 +58,7 @@ class ShardEntry(NamedTuple):
             size_bytes=self.size_bytes,
             fingerprint=self.fingerprint,
             parts_path=self.parts_path,
+            index=self.index_file,
             rule=rule,
         )
 
@@ -101,7 +104,11 @@ def open_dataset(
         DatasetError: not prepared, no such part, an empty part, a missing shard, an index of another length.
         ConfigError: a file of the sidecar is no YAML.
     """
-    root = os.fspath(root)
+    root = normal_root(root)
+    if check_files and is_url(root):
+        from omniloom.data.index.mirror import refresh  # noqa: PLC0415 - local sets need no store
+
+        refresh(root)
     if is_half_placed(root):
         raise DatasetError(
             f"{root}: `omniloom prepare` was interrupted while it put its files in place, or is doing so right now. "
@@ -113,13 +120,14 @@ def open_dataset(
     unknown = [name for name in dict.fromkeys(names) if name not in info.shard_counts]
     if unknown:
         raise DatasetError(
-            f"{splits.path}: split part {split_part!r} lists {_listed(unknown)} that .info.json does not. Correct the "
+            f"{splits.path}: split part {split_part!r} lists {listed(unknown)} that .info.json does not. Correct the "
             f"name, or run `omniloom prepare {root}` to index new shards."
         )
+    place = place_of(root)
     if check_files:
-        _check_files(root, dict.fromkeys(names), info)
+        check_shards(place, dict.fromkeys(names), info)
     excluded = splits.excluded_keys(info.shard_counts) if splits.exclude else {}
-    entries, rule = _entries(root, info, names, excluded)
+    entries, rule = _entries(place, info, names, excluded)
     index = DatasetIndex(root=root, split_part=split_part, shards=entries, rule=rule)
     if not index.samples:
         raise DatasetError(f"{splits.path}: the shards of split part {split_part!r} hold no samples.")
@@ -132,25 +140,26 @@ def open_shards(root: str | os.PathLike[str]) -> tuple[tuple[ShardEntry, ...], K
     Raises:
         DatasetError: not prepared, or a damaged sidecar.
     """
-    root = os.fspath(root)
-    info = read_info(root)
-    return _entries(root, info, info.shard_counts, {})
+    place = place_of(root)
+    info = read_info(place.root)
+    return _entries(place, info, info.shard_counts, {})
 
 
 def _entries(
-    root: str, info: Info, names: Iterable[str], excluded: Mapping[str, frozenset[str]]
+    place: DatasetPlace, info: Info, names: Iterable[str], excluded: Mapping[str, frozenset[str]]
 ) -> tuple[tuple[ShardEntry, ...], KeyRule]:
-    known = read_omniloom_info(root)
+    known = read_omniloom_info(place.root)
     marks = known.shards if known else {}
-    parts_folder = meta_path(root, PARTS_FOLDER)
+    plain = place.is_plain  # of a hundred thousand shards each is a text put together, and nothing more
     nothing: frozenset[str] = frozenset()
     entries = []
     for name in names:
-        size_bytes, fingerprint, irregular = marks.get(name) or (None, None, False)
-        table = parts_path(parts_folder, name) if irregular else None
-        path = f"{root}/{name}"
+        size_bytes, fingerprint, irregular, _ = marks.get(name) or (None, None, False, "")
+        table = place.parts_table(name) if irregular else None
+        path = f"{place.root}/{name}" if plain else place.shard(name)
+        index = None if plain else place.index_of(name)
         keys = excluded.get(name, nothing)
-        entries.append(ShardEntry(name, path, info.shard_counts[name], size_bytes, fingerprint, table, keys))
+        entries.append(ShardEntry(name, path, info.shard_counts[name], size_bytes, fingerprint, table, keys, index))
     return tuple(entries), known.key_rule if known else "first-dot"
 
 
@@ -161,54 +170,10 @@ def dataset_config(root: str | os.PathLike[str], *, name: str = DATASET_YAML) ->
         DatasetError: there is no such file, or it is not a mapping.
         ConfigError: it is no YAML.
     """
-    path = meta_path(root, name)
-    advice = f"Make it: `omniloom prepare {os.fspath(root)} --sample-type ...`, or name another file."
-    config = load_yaml(read_file(path, what="description of the samples", advice=advice), name=str(path))
+    root = normal_root(root)
+    path = meta_name(root, name)
+    advice = f"Make it: `omniloom prepare {redacted(root)} --sample-type ...`, or name another file."
+    config = load_yaml(read_sidecar(root, name, what="description of the samples", advice=advice), name=path)
     if not isinstance(config, dict):
         raise DatasetError(f"{path}: holds {type(config).__name__}, expected a mapping such as 'sample_type: ...'.")
     return config
-
-
-def _check_files(root: str, names: Collection[str], info: Info) -> None:
-    missing = _missing(root, names)
-    if missing:
-        raise DatasetError(
-            f"{root}: {_listed(missing)} of .info.json missing on disk. Bring them back, or run "
-            f"`omniloom prepare {root}` on what is there."
-        )
-    for name in names:
-        path = tar_index_path(f"{root}/{name}")
-        try:
-            size_bytes = os.stat(path).st_size  # noqa: PTH116 - once per shard, of which there may be many thousands
-        except OSError as error:
-            raise DatasetError(
-                f"{path}: there is no index of the shard ({error.strerror}). Make it: `{mending_command(root)}`."
-            ) from error
-        found = samples_in_bytes(size_bytes, path=path)
-        if found != info.shard_counts[name]:
-            raise DatasetError(
-                f"{path}: lists {found:,} samples, but .info.json says {info.shard_counts[name]:,}. The index or the "
-                f"shard was changed alone; run `omniloom prepare {root}` again."
-            )
-
-
-def _missing(root: str, names: Collection[str]) -> list[str]:
-    """Names of shards that are not there; each folder is listed once, which is quicker than to ask for each file."""
-    folders: dict[str, set[str]] = {}
-    for name in names:
-        folder, _, base = name.rpartition("/")
-        folders.setdefault(folder, set()).add(base)
-    missing = []
-    for folder, bases in folders.items():
-        try:
-            present = set(os.listdir(f"{root}/{folder}"))  # noqa: PTH208
-        except OSError:
-            present = set()
-        missing += [f"{folder}/{base}" if folder else base for base in sorted(bases - present)]
-    return missing
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return f"{'shard' if len(names) == 1 else f'{len(names):,} shards:'} {shown}{more}"

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.index.layout import INFO_JSON, INFO_YAML, is_inside, mending_command, meta_path
+from omniloom.data.index.layout import (
+    INFO_JSON,
+    INFO_YAML,
+    is_inside,
+    mending_command,
+    meta_name,
+    meta_path,
+    read_sidecar,
+)
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
 from omniloom.errors import DatasetError
-from omniloom.storage.files import read_file
+from omniloom.storage.urls import is_url
 
 # The version of the sidecar format that this package writes, in the words of the program that owns the format.
 ENERGON_VERSION = "7.4.1"
@@ -48,13 +56,10 @@ def read_info(root: str | os.PathLike[str]) -> Info:
         DatasetError: the folder is not prepared, or the file is damaged.
         ConfigError: ``.info.yaml`` is no YAML.
     """
-    path = meta_path(root, INFO_JSON)
-    if not path.is_file() and meta_path(root, INFO_YAML).is_file():
-        path = meta_path(root, INFO_YAML)
-        raw = load_yaml(_read(path, root), name=str(path))
-    else:
-        raw = parse_json(_read(path, root), path)
-    return _checked(raw, path)
+    old = not meta_path(root, INFO_JSON).is_file() and meta_path(root, INFO_YAML).is_file()
+    file = INFO_YAML if old else INFO_JSON
+    data, name = _read(root, file), meta_name(root, file)
+    return _checked(load_yaml(data, name=name) if old else parse_json(data, name), name)
 
 
 def encode_info(shard_counts: Mapping[str, int]) -> str:
@@ -67,7 +72,7 @@ def encode_info_yaml(shard_counts: Mapping[str, int]) -> str:
     return dump_yaml({"energon_version": ENERGON_VERSION, "shard_counts": dict(shard_counts)})
 
 
-def parse_json(data: bytes, path: Path) -> Any:
+def parse_json(data: bytes, path: Path | str) -> Any:
     """Parse a JSON file of the sidecar.
 
     Raises:
@@ -79,14 +84,15 @@ def parse_json(data: bytes, path: Path) -> Any:
         raise DatasetError(f"{path}: damaged: no valid JSON: {error}. Run `omniloom prepare` again.") from error
 
 
-def _read(path: Path, root: str | os.PathLike[str]) -> bytes:
-    if not Path(root).is_dir():
+def _read(root: str | os.PathLike[str], file: str) -> bytes:
+    if not is_url(os.fspath(root)) and not Path(root).is_dir():
         raise DatasetError(f"{os.fspath(root)}: there is no such folder. Check the path of the data set.")
-    advice = "" if path.is_file() else f"The data set is not prepared; run `{mending_command(root)}`."
-    return read_file(path, what="list of shards", advice=advice)
+    known = meta_path(root, file).is_file()
+    advice = "" if known else f"The data set is not prepared; run `{mending_command(root)}`."
+    return read_sidecar(root, file, what="list of shards", advice=advice)
 
 
-def _checked(raw: Any, path: Path) -> Info:
+def _checked(raw: Any, path: str) -> Info:
     if not isinstance(raw, dict) or not isinstance(raw.get("shard_counts"), dict):
         raise DatasetError(f"{path}: expected a mapping with the key 'shard_counts'. Run `omniloom prepare` again.")
     unknown = sorted(set(raw) - {"shard_counts", "energon_version"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from omniloom.errors import DatasetError
+from omniloom.storage.files import read_file
 from omniloom.storage.files import replace_file as replace_file  # noqa: PLC0414 - converters import it from here
 from omniloom.storage.urls import is_url, join_url, redacted
 
@@ -57,6 +59,19 @@ def meta_name(root: str | os.PathLike[str], *names: str) -> str:
     if isinstance(root, str) and is_url(root):
         return redacted(join_url(root, "/".join((MAIN_FOLDER, *names))))
     return os.fspath(meta_path(root, *names))
+
+
+def read_sidecar(root: str | os.PathLike[str], name: str, *, what: str, advice: str) -> bytes:
+    """Content of a file of ``.nv-meta``; see `read_file` for the arguments.
+
+    Raises:
+        DatasetError: there is no such file.
+        StorageError: it cannot be read.
+    """
+    path = meta_path(root, name)
+    if isinstance(root, str) and is_url(root) and not path.is_file():
+        raise DatasetError(f"{meta_name(root, name)}: there is no {what}. {advice}")
+    return read_file(path, what=what, advice=advice)
 
 
 def parts_path(folder: str | os.PathLike[str], shard: str) -> str:

@@ -292,7 +292,7 @@ def _open_partial(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path)
     try:
         create_media_tables(database)
-    except sqlite3.DatabaseError:  # cut short by a full disk or a crash: begun anew
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # cut short by a full disk or a crash: begun anew
         database.close()
         remove_file(path)
         database = sqlite3.connect(path)
@@ -308,7 +308,7 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
 def _sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise StorageError(
             f"cannot write media metadata to {path}: {error}. Check the disk and the permissions, and run the command "
             "again (what was found is kept)."

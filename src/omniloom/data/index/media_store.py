@@ -12,6 +12,7 @@ from typing import Any
 
 from omniloom.data.index.layout import DATABASE, meta_path
 from omniloom.data.index.media_tables import has_media_tables
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.media.metadata import MediaMetadataBase, deserialize_media_metadata
 from omniloom.errors import DatasetError, StorageError
 
@@ -93,7 +94,7 @@ class MediaMetadataTable:
     def _select(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             return self._database().execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise StorageError(
                 f"{self._path}: media metadata cannot be read: {error}. Make them again: `omniloom prepare-media`"
             ) from error

@@ -110,6 +110,6 @@ def _statements(path: Path) -> dict[str, str]:
             rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
         finally:
             database.close()
-    except sqlite3.Error:
+    except SQLITE_ERRORS:
         return {}  # a half-written file of another program; it is going to be replaced
     return {name: sql for name, sql in rows if name in MEDIA_TABLES}

@@ -28,11 +28,13 @@ class ShardMark(NamedTuple):
         size_bytes: size of the file.
         fingerprint: digest of sampled headers.
         irregular: read through its parts table instead of the spans of its index.
+        etag: what its store called it; empty for a file on a disk.
     """
 
     size_bytes: int
     fingerprint: str
     irregular: bool
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,10 @@ def encode_omniloom_info(info: OmniloomInfo) -> str:
     """Content of the file: one line per shard, so that it can be looked at."""
     plain = {field.name: getattr(info, field.name) for field in dataclasses.fields(info) if field.name != "shards"}
     head = json.dumps({"format": FORMAT, **plain}, indent=2)[:-2]
-    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(list(mark))}" for name, mark in info.shards.items())
+    lines = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(list(mark if mark.etag else mark[:3]))}"
+        for name, mark in info.shards.items()
+    )
     return f'{head},\n  "shards": {{\n{lines}\n  }}\n}}\n'
 
 
@@ -126,7 +131,10 @@ def read_uuid(root: str | os.PathLike[str]) -> str | None:
 
 def _checked(raw: dict[str, Any], path: Path) -> OmniloomInfo:
     try:
-        marks = {name: ShardMark(int(mark[0]), str(mark[1]), bool(mark[2])) for name, mark in raw["shards"].items()}
+        marks = {
+            name: ShardMark(int(mark[0]), str(mark[1]), bool(mark[2]), *map(str, mark[3:4]))
+            for name, mark in raw["shards"].items()
+        }
         values = {f.name: raw[f.name] for f in dataclasses.fields(OmniloomInfo) if f.name in raw}
         info = OmniloomInfo(**{**values, "shards": marks})
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -9,15 +9,14 @@ import random
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from omniloom.data.index.braces import collapse_braces, expand_all, expand_braces
 from omniloom.data.index.info import parse_json
-from omniloom.data.index.layout import SPLIT_JSON, SPLIT_YAML, is_inside, meta_path
+from omniloom.data.index.layout import SPLIT_JSON, SPLIT_YAML, is_inside, meta_name, meta_path, read_sidecar
 from omniloom.data.index.yaml_dialect import dump_yaml, load_yaml
 from omniloom.errors import ConfigError, DatasetError
-from omniloom.storage.files import read_file
+from omniloom.storage.urls import redacted
 
 RATIO_PARTS = ("train", "val", "test")
 SHUFFLE_SEED = 42
@@ -75,13 +74,12 @@ def read_splits(root: str | os.PathLike[str], *, split_config: str = SPLIT_YAML)
     """
     if not split_config.endswith((".yaml", ".json")):
         raise ConfigError(f"split_config={split_config!r}: expected a name that ends in .yaml or .json.")
-    path = meta_path(root, split_config)
-    if split_config == SPLIT_YAML and not path.is_file() and meta_path(root, SPLIT_JSON).is_file():
-        path = meta_path(root, SPLIT_JSON)
-    advice = f"Check the name, or run `omniloom prepare {os.fspath(root)}`."
-    data = read_file(path, what="split file", advice=advice)
-    raw = parse_json(data, path) if path.suffix == ".json" else load_yaml(data, name=str(path))
-    return _checked(raw, path)
+    file = split_config
+    if file == SPLIT_YAML and not meta_path(root, file).is_file() and meta_path(root, SPLIT_JSON).is_file():
+        file = SPLIT_JSON
+    advice = f"Check the name, or run `omniloom prepare {redacted(os.fspath(root))}`."
+    data, name = read_sidecar(root, file, what="split file", advice=advice), meta_name(root, file)
+    return _checked(parse_json(data, name) if file.endswith(".json") else load_yaml(data, name=name), name)
 
 
 def encode_splits(parts: Mapping[str, Sequence[str]], *, name: str, exclude: Sequence[str] = ()) -> str:
@@ -179,7 +177,7 @@ def split_by_patterns(
     }
 
 
-def _checked(raw: Any, path: Path) -> Splits:
+def _checked(raw: Any, path: str) -> Splits:
     if not isinstance(raw, dict) or not isinstance(raw.get("split_parts"), dict):
         raise DatasetError(f"{path}: expected a mapping with the key 'split_parts'. Run `omniloom prepare` again.")
     unknown = sorted(set(raw) - {"split_parts", "exclude"})
@@ -194,7 +192,7 @@ def _checked(raw: Any, path: Path) -> Splits:
                 f"{path}: shard {outside!r} lies outside the data set; expected a path below its folder."
             )
     exclude = _expanded(raw.get("exclude"), f"{path}: 'exclude'")
-    return Splits(parts=parts, exclude=frozenset(exclude), path=str(path))
+    return Splits(parts=parts, exclude=frozenset(exclude), path=path)
 
 
 def _expanded(names: Any, where: str) -> list[str]:

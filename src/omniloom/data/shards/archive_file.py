@@ -41,13 +41,13 @@ class Archive(Protocol):
 
     Attributes:
         path: path or URL, for messages.
-        pread: ``(length, start)`` to up to so many bytes; the quickest way there is, which may give fewer.
     """
 
     path: str
 
     @property
-    def pread(self) -> Callable[[int, int], bytes]: ...
+    def pread(self) -> Callable[[int, int], bytes]:
+        """``(length, start)`` to up to so many bytes; the quickest way there is, which may give fewer."""
 
     def mark(self) -> FileMark:
         """Size and time of the last change."""

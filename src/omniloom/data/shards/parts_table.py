@@ -25,6 +25,7 @@ from typing import Any
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import ShardError
 from omniloom.storage.files import replace_file
+from omniloom.storage.node_copy import StoredFile, fetched
 
 MAGIC = b"OMNIPART"
 FORMAT = 1
@@ -132,17 +133,17 @@ class PartsTable:
     """The parts of each sample of one shard, by row. Unpacked at the first question; pickles as its path.
 
     Attributes:
-        path: the file.
+        path: the file, which may have to be brought here first.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str] | StoredFile) -> None:
+        self.path: str | StoredFile = path if isinstance(path, StoredFile) else os.fspath(path)
         self._scan: ShardScan | None = None
 
-    def __getstate__(self) -> str:
+    def __getstate__(self) -> str | StoredFile:
         return self.path
 
-    def __setstate__(self, path: str) -> None:
+    def __setstate__(self, path: str | StoredFile) -> None:
         self.path = path
         self._scan = None
 
@@ -181,7 +182,7 @@ class PartsTable:
 
     def _opened(self) -> ShardScan:
         if self._scan is None:
-            self._scan = read_parts_table(self.path)
+            self._scan = read_parts_table(fetched(self.path))
         return self._scan
 
 

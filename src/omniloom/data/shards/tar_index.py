@@ -14,14 +14,19 @@ from pathlib import Path
 
 from omniloom.errors import DatasetError
 from omniloom.storage.files import read_file
+from omniloom.storage.urls import is_url
 
 ENTRY_BYTES = 8
 INDEX_SUFFIX = ".tar.idx"
+SHARD_SUFFIX = ".tar"
 
 
 def tar_index_path(tar_path: str | os.PathLike[str]) -> str:
-    """Path of a shard's index: the last suffix of its name becomes ``.tar.idx``."""
-    folder, name = os.path.split(os.fspath(tar_path))
+    """Path, or URL, of a shard's index: the last suffix of its name becomes ``.tar.idx``."""
+    if is_url(path := os.fspath(tar_path)):
+        bare, mark, query = path.partition("?")
+        return f"{bare[: -len(SHARD_SUFFIX)] if bare.endswith(SHARD_SUFFIX) else bare}{INDEX_SUFFIX}{mark}{query}"
+    folder, name = os.path.split(path)
     stem = name[: name.rfind(".")] if name.rfind(".") > 0 else name
     return f"{folder}/{stem}{INDEX_SUFFIX}" if folder else stem + INDEX_SUFFIX
 
@@ -45,7 +50,11 @@ def read_tar_index(tar_path: str | os.PathLike[str]) -> array[int]:
         DatasetError: there is no index, or it is damaged.
         StorageError: it cannot be read.
     """
-    path = tar_index_path(tar_path)
+    return read_index_file(tar_index_path(tar_path))
+
+
+def read_index_file(path: str) -> array[int]:
+    """The offsets that an index file holds. Raises as `read_tar_index` does."""
     data = read_file(path, what="index of the shard", advice="Make it: `omniloom prepare DATASET`.")
     samples_in_bytes(len(data), path=path)
     offsets = array("Q")

@@ -22,8 +22,10 @@ from omniloom.data.shards.parts_table import PartsTable
 from omniloom.data.shards.pool import TABLE_BYTES, Pool
 from omniloom.data.shards.scan import fingerprint_of, fingerprint_rows
 from omniloom.data.shards.tar import check_first_block, parse_window, read_member
-from omniloom.data.shards.tar_index import read_tar_index, tar_index_path
+from omniloom.data.shards.tar_index import read_index_file, read_tar_index, tar_index_path
 from omniloom.errors import SampleError, ShardError, StorageError
+from omniloom.storage.node_copy import StoredFile
+from omniloom.storage.urls import redacted
 
 MEMBER_LIMIT_BYTES = 4 << 30
 """A part with more bytes is refused before it is read."""
@@ -48,6 +50,7 @@ class TarShard:
         size_bytes: its size when it was indexed; ``None`` if that is not known.
         fingerprint: its sampled header digest when it was indexed; ``None`` if that is not known.
         parts_path: table of its parts, where the spans of the index do not describe it.
+        index: its index, where it does not lie beside it.
         rule: how names of members are split into key and part.
         member_limit_bytes: largest part that is read.
     """
@@ -60,7 +63,8 @@ class TarShard:
         samples: int,
         size_bytes: int | None = None,
         fingerprint: str | None = None,
-        parts_path: str | os.PathLike[str] | None = None,
+        parts_path: str | os.PathLike[str] | StoredFile | None = None,
+        index: StoredFile | None = None,
         rule: KeyRule = "first-dot",
         member_limit_bytes: int = MEMBER_LIMIT_BYTES,
     ) -> None:
@@ -71,6 +75,7 @@ class TarShard:
         self._fingerprint = fingerprint
         self._rule = rule
         self._limit = member_limit_bytes
+        self._index = index
         self._table = None if parts_path is None else PartsTable(parts_path)
         self._file: Archive | None = None
         self._offsets: array[int] | None = None
@@ -318,11 +323,10 @@ class TarShard:
             raise self._stale("a PAX global header sets names or sizes of its members, which no index of spans tells")
 
     def _load_offsets(self) -> array[int]:
-        offsets = read_tar_index(self.path)
+        offsets = read_tar_index(self.path) if self._index is None else read_index_file(self._index.fetch())
         if len(offsets) != self.samples + 1:
-            raise self._stale(
-                f"{tar_index_path(self.path)} lists {len(offsets) - 1:,} samples and .info.json {self.samples:,}"
-            )
+            path = tar_index_path(self.path) if self._index is None else redacted(self._index.url)
+            raise self._stale(f"{path} lists {len(offsets) - 1:,} samples and .info.json {self.samples:,}")
         self._offsets = offsets
         _TABLES.keep(self, 8 * len(offsets))
         return offsets
