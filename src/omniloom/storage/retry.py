@@ -27,7 +27,7 @@ class Fault:
 
     Attributes:
         name: short stable word for counting.
-        pattern: what the error's type and text match.
+        pattern: what `said_by` of an error matches.
         tries: how often it is tried again; ``None``: as long as time allows.
         first_wait_seconds: longest first wait; each next one may take twice as long.
         refresh: credentials are asked for anew first.
@@ -51,39 +51,51 @@ def _words(*alternatives: str) -> re.Pattern[str]:
 
 FAULTS = (
     Fault(
-        "missing", _words(r"\b404\b", "NotFound", "NoSuchKey", "NoSuchBucket", "FileNotFound"), tries=0,
-        advice="Check the name, the bucket and its region.",
-    ),
-    Fault(
-        "expired", _words("Expired ?Token", "TokenRefreshRequired", r"token[^.]{0,40}\bexpired",
-                          "Request has expired", "InvalidAuthenticationToken"),
+        "expired",
+        _words("Expired ?Token", "TokenRefreshRequired", r"token[^.]{0,40}\bexpired", "Request has expired",
+               "InvalidAuthenticationToken"),
         tries=1, first_wait_seconds=0.0, refresh=True,
         advice="The credentials have run out and asking for new ones did not help; log in again.",
     ),
-    Fault("unsigned", _words(r"\b401\b", "Unauthenticated"), tries=1, first_wait_seconds=0.0, refresh=True,
+    Fault("missing", _words("status=404", "^(NotFound|FileNotFound)Error", "NoSuchKey", "NoSuchBucket"), tries=0),
+    Fault("unsigned", _words("status=401", "^UnauthenticatedError"), tries=1, first_wait_seconds=0.0, refresh=True,
           advice="Check the credentials."),
-    Fault("denied", _words(r"\b403\b", "PermissionDenied", "AccessDenied", "Forbidden"), tries=0,
+    Fault("denied", _words("status=403", "^Permission(Denied)?Error", "AccessDenied"), tries=0,
           advice="Check the credentials and what they may do."),
-    Fault("throttled", _words(r"\b503\b", r"\b429\b", "SlowDown", "Throttl"), tries=None, first_wait_seconds=0.3),
-    Fault("server", _words(r"\b5\d\d\b", "InternalError"), tries=None, first_wait_seconds=0.2),
-    Fault("stalled", _words("timed? ?out", "TimedOut", "Timeout"), tries=None),
-    Fault(
-        "broken", _words("ShortBody", "body error", "reset", "IncompleteMessage", "incomplete", "connection closed",
-                         "refused", "error sending request", "broken pipe", "ConnectionError", "Interrupted",
-                         "ConnectError", "unreachable", "decoding response"), tries=None,
-    ),
-    Fault("no-range", _words("RangeNotSupported", "Range request not supported", "non-partial"), tries=2,
+    Fault("no-such-range", _words("status=416", "Wanted range starting at"), tries=0),
+    Fault("no-range", _words("Range request not supported", "non-partial"), tries=2,
           advice="The server gives no ranges; copy the data to one that does."),
-    Fault("no-such-range", _words(r"\b416\b", "Range Not Satisfiable", "Wanted range starting at"), tries=0),
+    Fault("throttled", _words("status=(503|429)", "SlowDown", "Throttl"), tries=None, first_wait_seconds=0.3),
+    Fault("server", _words(r"status=5\d\d", "status=408", "InternalError"), tries=None, first_wait_seconds=0.2),
+    Fault("stalled", _words("timed? ?out", "Timeout"), tries=None),
+    Fault(
+        "broken", _words("^ShortBodyError", "body error", "reset", "incomplete", "connection closed", "refused",
+                         "error sending request", "broken pipe", "^Connection", "interrupted", "unreachable"),
+        tries=None,
+    ),
 )  # fmt: skip
 """Kinds of faults, the first that matches counts. Whatever matches none is not tried again."""
 _OTHER = Fault("other", _words(""), tries=0)
 
+_STATUS = re.compile(r"status(?: code)?:? ?(\d{3})", re.IGNORECASE)
+_ANSWER = re.compile(r"<(?:Code|Message)>([^<]*)<")
+_URL = re.compile(r"\w+://\S+")
+
+
+def said_by(error: BaseException) -> str:
+    """Type, status and words of an error, without the names of objects, which may hold any word."""
+    text = str(error).split("Debug source")[0]
+    status = getattr(error, "status", None) or getattr(error, "status_code", None)
+    found = _STATUS.search(text)
+    number = status if isinstance(status, int) else int(found[1]) if found else 0
+    words = " ".join(_ANSWER.findall(text)) or _URL.sub("", text.rpartition(" - ")[2])
+    return f"{type(error).__name__} status={number} {words}"
+
 
 def fault_of(error: BaseException) -> Fault:
     """The class of a fault."""
-    text = f"{type(error).__name__}: {error}"
-    return next((fault for fault in FAULTS if fault.pattern.search(text)), _OTHER)
+    said = said_by(error)
+    return next((fault for fault in FAULTS if fault.pattern.search(said)), _OTHER)
 
 
 def retrying(call: Callable[[], Answer], *, where: str, retry_seconds: float, refresh: Callable[[], None]) -> Answer:
