@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omniloom.data.loader.loader import Loader
-from tests.contract.numbers_leaf import numbers, take
+from tests.contract.numbers_leaf import numbers, shaped, take
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +100,38 @@ print(json.dumps(names(take(one, 3))))
 """
     run_ranks(4, save, tmp_path)
     assert interleaved(run_ranks(2, load, tmp_path)) == job_names(18)[12:]
+    (message, _) = run_ranks(
+        2,
+        """
+import torch.distributed.checkpoint as dcp
+try:
+    dcp.load({"loader": loader(lanes=4)}, checkpoint_id=folder)
+except StateError as error:
+    print(json.dumps(str(error)))
+""",
+        tmp_path,
+    )
+    assert message.startswith("load_state_dict: saved with 12 lanes, and this run asked for those of 4.")
+
+
+@pytest.mark.parametrize("shape", ["fitted", "grouped", "grouped packs"])
+def test_a_distributed_checkpoint_keeps_what_waits_in_windows_and_groups(shape: str, tmp_path: Path) -> None:
+    body = """
+import torch.distributed.checkpoint as dcp
+from tests.contract.numbers_leaf import shaped
+one = Loader(shaped({shape!r}, rank=rank, world_size=world, num_workers=1))
+if {saved} is not None:
+    dcp.load({{"loader": one}}, checkpoint_id=f"{{folder}}/{saved}")
+told = names(take(one, {steps} // world))
+dcp.save({{"loader": one}}, checkpoint_id=f"{{folder}}/{{world}}")
+one.close()
+print(json.dumps(told))
+"""
+    whole = [list(batch[0]) for batch in take(Loader(shaped(shape)), 36)]
+    first = run_ranks(4, body.format(shape=shape, saved=None, steps=12), tmp_path)
+    assert interleaved(first) == whole[:12]
+    assert interleaved(run_ranks(2, body.format(shape=shape, saved=4, steps=12), tmp_path)) == whole[12:24]
+    assert interleaved(run_ranks(3, body.format(shape=shape, saved=2, steps=12), tmp_path)) == whole[24:]
 
 
 def test_a_state_that_only_some_ranks_have_is_an_error_on_all(tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ def gather_states(plain: dict[str, Any], config: WorkerConfig, dst_rank: int) ->
     return gathered
 
 
+def first_rank(config: WorkerConfig) -> int:
+    """Rank in the whole job of the first rank of the data-parallel group."""
+    distributed = running_distributed()
+    if distributed is None or config.data_parallel_group is None:
+        return 0
+    return int(distributed.get_global_rank(config.data_parallel_group, 0))
+
+
 def share_states(states: Sequence[Mapping[str, Any]] | None, config: WorkerConfig, src_rank: int) -> Any:
     """The list of states that rank ``src_rank`` of the data-parallel group has, on all its ranks."""
     distributed = running_distributed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig
@@ -12,7 +13,7 @@ from omniloom.data.pipeline.batch import Batch, Map
 from omniloom.data.pipeline.calls import gives_many
 from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.make import Make, make_of
-from omniloom.data.pipeline.pack import Pack
+from omniloom.data.pipeline.pack import MOST_WAITING, Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
@@ -134,8 +135,21 @@ class Dataset:
             return len(CURSOR_FIELDS)
         return len(CURSOR_FIELDS) + len(MOVING_FIELDS)
 
+    @property
+    def keys_in_state(self) -> int:
+        """Keys of samples that wait in windows and groups, for which the state of a lane has to have room."""
+        if not self.holds_back:
+            return 0
+        groups = any(isinstance(stage, Group) for stage in self.stages)
+        waiting = (self.most_waiting or MOST_WAITING) if groups else 0
+        return waiting + max(self.window_samples, MOST_WAITING if self.window_samples else 0)
+
     def mix(self) -> Mix:
         """What the order of samples hangs on."""
+        return self._mix
+
+    @cached_property
+    def _mix(self) -> Mix:
         plan = self.plan
         settings: dict[str, Any] = {"window_samples": self.window_samples}
         packer = next((stage.settings for stage in self.stages if isinstance(stage, Pack)), "")

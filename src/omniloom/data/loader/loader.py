@@ -25,7 +25,7 @@ from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 from omniloom.data.plan.rebase import rebase_lane
 from omniloom.data.side.lazy import CachePool
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, StateError
 
 logger = logging.getLogger("omniloom")
 
@@ -164,6 +164,25 @@ class Loader:
         order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start, self._cache_pool)
         return WorkerPool(order, self._settings)
 
+    def begin_pass(self) -> None:
+        """Let the next batch be one of the next pass, where all batches of the running one have come.
+
+        For callers that count batches by ``len`` and do not ask for one more than there are.
+        """
+        if self._pass_is_over():
+            self._end_pass()
+        elif (
+            self._in_pass
+            and not self.dataset.plan.endless
+            and self._steps == self.dataset.length(self._lane_count, lap=self._lap)
+        ):
+            for _ in _Pass(self):
+                raise StateError(f"{self._steps} batches were expected of this pass, and there are more")
+
+    def rewind(self) -> None:
+        """Begin anew, as if no batch had come. Workers stay."""
+        self._reset(self._lane_count)
+
     def _pass_is_over(self) -> bool:
         length = self.dataset.virtual_epoch_length
         return length > 0 and self._in_pass and self._steps % length == 0
@@ -233,11 +252,13 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """The state as uint8 tensors of JSON, one a lane, that torch's distributed checkpoint can deal again."""
-        return state_tensors.to_tensors(self.state(), lists=self.dataset.lists_in_state)
+        dataset = self.dataset
+        return state_tensors.to_tensors(self.state(), lists=dataset.lists_in_state, keys=dataset.keys_in_state)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave; also from the lanes of all ranks together."""
-        self._restore(state_tensors.from_tensors(state_dict, where="load_state_dict"), where="load_state_dict")
+        state = state_tensors.from_tensors(state_dict, where="load_state_dict", lanes=self._lane_count)
+        self._restore(state, where="load_state_dict")
 
     save_state = save_state_global
     restore_state = restore_state_global

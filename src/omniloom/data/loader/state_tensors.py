@@ -17,30 +17,44 @@ HEAD = "omniloom_loader"
 LANE = "omniloom_lane_{:05d}"
 _CURSOR_BYTES = 13  # twelve digits and a comma
 _LANE_BYTES = 192  # everything but the cursors
+_KEY_BYTES = 40  # of a sample that waits
 _HEAD_BYTES = 4_096
 
 
-def to_tensors(state: RankState, *, lists: int) -> dict[str, Any]:
+def to_tensors(state: RankState, *, lists: int, keys: int = 0) -> dict[str, Any]:
     """The head and the lanes as uint8 tensors, padded with blanks.
 
     Args:
         state: the state.
         lists: lists of a number a leaf that the state of a lane holds at most.
+        keys: samples that there is room for to wait in windows and groups of a lane.
+
+    Raises:
+        StateError: more of them wait.
     """
     plain = state.to_plain()
     lanes = plain.pop("lane_states")
     plain["rank"] = 0  # the head is the same on all ranks
     names = len(plain["leaves"])
     head = json.dumps(plain, separators=(",", ":")).encode()
-    size = _LANE_BYTES + _CURSOR_BYTES * names * lists
+    size = _LANE_BYTES + _CURSOR_BYTES * names * lists + _KEY_BYTES * keys
     tensors = {HEAD: _tensor(head, -(-(len(head) + 256) // _HEAD_BYTES) * _HEAD_BYTES)}
     for index, lane in lanes.items():
         tensors[LANE.format(int(index))] = _tensor(json.dumps(lane, separators=(",", ":")).encode(), size)
     return tensors
 
 
-def from_tensors(tensors: Mapping[str, Any], *, where: str) -> RankState:
-    """The state that was made tensors. Raises StateError where it is none."""
+def from_tensors(tensors: Mapping[str, Any], *, where: str, lanes: int) -> RankState:
+    """The state that was made tensors.
+
+    Args:
+        tensors: the head and lanes: those of a rank of a run with ``lanes`` lanes, or all.
+        where: what is read, for messages.
+        lanes: lanes of this run.
+
+    Raises:
+        StateError: it is none, or is of another number of lanes than what was asked for.
+    """
     if HEAD not in tensors:
         raise StateError(f"{where}: no {HEAD!r} among {sorted(map(str, tensors))[:5]}")
     head = RankState.from_plain({**_json(tensors[HEAD], HEAD, where), "lane_states": {}}, where=where)
@@ -49,6 +63,11 @@ def from_tensors(tensors: Mapping[str, Any], *, where: str) -> RankState:
     for name, tensor in tensors.items():
         if name.startswith(prefix):
             head.lane_states[int(name.removeprefix(prefix))] = unpack_lane(_json(tensor, name, where), names)
+    if head.lanes != lanes and len(head.lane_states) < head.lanes:
+        raise StateError(
+            f"{where}: saved with {head.lanes} lanes, and this run asked for those of {lanes}.\n"
+            f"  Give WorkerConfig(lanes={head.lanes}); without it, lanes follow ranks and workers."
+        )
     return head
 
 
@@ -56,7 +75,10 @@ def _tensor(data: bytes, size: int) -> Any:
     import torch  # noqa: PLC0415 - only a caller that wants tensors needs it
 
     if len(data) > size:
-        raise StateError(f"a lane's state takes {len(data)} bytes, {size} expected; use save_state_rank instead")
+        raise StateError(
+            f"a lane's state takes {len(data)} bytes, and its tensor has {size}: many samples wait in groups.\n"
+            "  Bound them by `group_buffer_size` of the task encoder, or use save_state_rank instead."
+        )
     return torch.frombuffer(bytearray(data.ljust(size)), dtype=torch.uint8)
 
 

@@ -1,0 +1,1 @@
+"""Loaders within other people's training programs: Lightning and Accelerate."""
