@@ -55,6 +55,7 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
         labels=torch.cat(labels),
         document_lengths=torch.tensor(lengths),
         images=torch.stack(images) if images else torch.zeros(0, 3, 8, 8),
+        shown_tiles=torch.arange(len(images)),
         image_positions=(flat == CONFIG.image_token_id).nonzero()[:, 0],
     )
 
@@ -62,8 +63,8 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
 class TinyLoader:
     """Rank ``r`` of ``R`` gives the batches ``r, r + R, ...``, for ever."""
 
-    def __init__(self, *, rank: int = 0, ranks: int = 1) -> None:
-        self.rank, self.ranks, self.taken = rank, ranks, 0
+    def __init__(self, *, rank: int = 0, ranks: int = 1, documents: int = 2) -> None:
+        self.rank, self.ranks, self.taken, self.documents = rank, ranks, 0, documents
 
     def __iter__(self) -> TinyLoader:
         return self
@@ -71,7 +72,7 @@ class TinyLoader:
     def __next__(self) -> Any:
         number = self.taken * self.ranks + self.rank
         self.taken += 1
-        return packed_batch(number)
+        return packed_batch(number, documents=self.documents)
 
     def save_state_rank(self) -> dict[str, Any]:
         return {"taken_by_all": self.taken * self.ranks}

@@ -50,7 +50,7 @@ from tests.contract.tiny_llava import CONFIG, LANGUAGE, tiny_llava
 from omniloom.errors import ConfigError
 from omniloom.model.llava import Llava
 from omniloom.parallel.plan import ParallelConfig, lay_out
-from omniloom.parallel.tensor import cut_tensors
+from omniloom.parallel.tensor import cut_tensors, llava_of
 mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tensor",))
 told = []
 def one(action):
@@ -62,7 +62,7 @@ one(lambda: lay_out(ParallelConfig(tensor=2), device="cpu"))
 one(lambda: ParallelConfig(tensor=2, compile=True))
 one(lambda: ParallelConfig(tensor=0))
 one(lambda: cut_tensors(tiny_llava(), mesh))
-one(lambda: cut_tensors(tiny_llava().language_model, mesh))
+one(lambda: llava_of(tiny_llava().language_model))
 one(lambda: cut_tensors(Llava(replace(CONFIG, language=replace(LANGUAGE, num_heads=6, num_kv_heads=3))), mesh))
 print(json.dumps(told))
 """
@@ -72,6 +72,6 @@ print(json.dumps(told))
             "parallel: compile together with tensor 2 found",
             "parallel.tensor: 0 found; at least 1 expected",
             "parallel.tensor: 3 ranks do not divide 4 heads of the language model",
-            "parallel.tensor: Decoder found; a LLaVA with our decoder expected",
+            "parallel: Decoder found; a LLaVA with our decoder expected",
             "parallel.tensor: 3 ranks do not divide 64 words of the language model",
         ]

@@ -55,7 +55,7 @@ class AttendPacked:
         self.positions = documents.positions(device)
         self._cumulative = documents.cumulative(device)
         self._longest = documents.longest
-        self._kernel = _variable_length_kernel() if device.type in _KERNEL_DEVICES else None
+        self._kernel = kernel_on(device)
 
     def __call__(
         self,
@@ -128,6 +128,11 @@ def attend_all(
     """Each token of an image sees all of that image."""
     gathered = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
     return gathered.transpose(1, 2)
+
+
+def kernel_on(device: torch.device) -> Callable[..., Any] | None:
+    """The variable-length attention of a device for half precision, or ``None``."""
+    return _variable_length_kernel() if device.type in _KERNEL_DEVICES else None
 
 
 @cache

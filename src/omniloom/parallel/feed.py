@@ -11,7 +11,7 @@ from torch import Tensor, distributed
 
 from omniloom.errors import OmniloomError
 
-FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "images")
+FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "shown_tiles", "images")
 _DTYPES = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
 _MOST_DIMS = 4
 _BATCH, _END, _FAILED = 0, 1, 2
@@ -30,6 +30,7 @@ class SentBatch:
     labels: Tensor
     document_lengths: Tensor
     image_positions: Tensor
+    shown_tiles: Tensor
     images: Tensor
 
 

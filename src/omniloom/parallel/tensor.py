@@ -20,11 +20,12 @@ from torch.nn import functional
 
 from omniloom.errors import ConfigError
 from omniloom.model.config import DecoderConfig
-from omniloom.model.decoder import Attention, Decoder, DecoderLayer
+from omniloom.model.decoder import Decoder, DecoderLayer
 from omniloom.model.llava import Llava
 from omniloom.model.loss import LossSum
 from omniloom.model.norm import RMSNorm
-from omniloom.parallel.collectives import sum_gradients, sum_values
+from omniloom.parallel.collectives import Group, gather_rows, sum_gradients, sum_to_own_rows, sum_values
+from omniloom.parallel.sequence import Score, replace_method
 from omniloom.parallel.vocabulary import own_rows, sum_of_losses
 
 ROWS, COLUMNS = 0, 1
@@ -44,21 +45,21 @@ CUTS = {
 """How the modules of a decoder are cut, by the end of their names."""
 
 
-def cut_tensors(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
+def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False) -> None:
     """Cut a model's language model over the one axis of a mesh, before it is sharded over other axes.
 
     All ranks have the same weights in it. Names of parameters stay as they are; each becomes a ``DTensor``.
 
     Args:
-        model: a `Llava` with a `Decoder` in it.
+        model: with a `Decoder` in it.
         mesh: the ranks of a tensor-parallel group.
+        sequence: rows of the stream between the cut matrices are dealt over the same ranks
+            (`omniloom.parallel.sequence`); else each has them all.
 
     Raises:
-        ConfigError: another model, or heads, hidden features or words that the ranks do not divide.
+        ConfigError: heads, hidden features or words that the ranks do not divide.
     """
-    decoder = model.language_model if isinstance(model, Llava) else None
-    if not isinstance(model, Llava) or not isinstance(decoder, Decoder):
-        raise ConfigError(f"parallel.tensor: {type(model).__name__} found; a LLaVA with our decoder expected.")
+    decoder = llava_of(model)[1]
     _check(decoder.config, mesh.size())
     group = mesh.get_group()
     cuts = dict(_cuts_of(decoder))
@@ -69,11 +70,20 @@ def cut_tensors(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
             _compute_locally(module)
     for layer in decoder.modules():
         if isinstance(layer, DecoderLayer):
-            _cut_layer(layer, group)
-    _replace(decoder.embed_tokens, "forward", partial(_embed, decoder.embed_tokens, group))
-    _replace(decoder, "logits", partial(_logits, decoder, group))
-    _replace(model, "loss", partial(_loss, model, group))
-    return model
+            _cut_layer(layer, group, sequence)
+    if sequence and isinstance(decoder.norm, RMSNorm):
+        sum_over_ranks(decoder.norm, group)
+    if isinstance(decoder.embed_tokens, nn.Embedding):
+        replace_method(decoder.embed_tokens, "forward", partial(_embed, decoder.embed_tokens, group))
+    replace_method(decoder, "logits", partial(_logits, decoder, group))
+
+
+def llava_of(model: nn.Module) -> tuple[Llava, Decoder]:
+    """A model with its decoder. Raises ConfigError for another model than a LLaVA with ours."""
+    decoder = model.language_model if isinstance(model, Llava) else None
+    if not isinstance(model, Llava) or not isinstance(decoder, Decoder):
+        raise ConfigError(f"parallel: {type(model).__name__} found; a LLaVA with our decoder expected.")
+    return model, decoder
 
 
 def _check(config: DecoderConfig, ranks: int) -> None:
@@ -107,13 +117,13 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, cut: int | None) -> None:
 
 
 def _compute_locally(module: nn.Module) -> None:
-    _replace(module, "forward", partial(_on_local_parts, module, module.forward, None))
+    replace_method(module, "forward", partial(_on_local_parts, module, module.forward, None))
 
 
 def _on_local_parts(
     module: nn.Module,
     forward: Callable[..., Any],
-    group: distributed.ProcessGroup | None,
+    group: Group | None,
     *inputs: Any,
     **settings: Any,
 ) -> Any:
@@ -132,37 +142,50 @@ def _on_local_parts(
             del module.__dict__[name]
 
 
-def _cut_layer(layer: DecoderLayer, group: distributed.ProcessGroup) -> None:
+def _cut_layer(layer: DecoderLayer, group: Group, sequence: bool) -> None:
+    enter = gather_rows if sequence else sum_gradients
     for block in (layer.attention, layer.mlp):
-        _replace(block, "forward", partial(_enter, group, block.forward))
+        replace_method(block, "forward", partial(_enter, enter, group, block.forward))
     for last in (layer.attention.o_proj, layer.mlp.down_proj):
-        _replace(last, "forward", partial(_sum_of_columns, last, group))
-    _norm_own_heads(layer.attention, group)
-
-
-def _norm_own_heads(attention: Attention, group: distributed.ProcessGroup) -> None:
-    for norm in (attention.q_norm, attention.k_norm):
+        replace_method(last, "forward", partial(_sum_to_rows if sequence else _sum_of_columns, last, group))
+    # Each rank applies these to its own heads, or to its own rows.
+    norms = [layer.attention.q_norm, layer.attention.k_norm]
+    norms += [layer.attention_norm, layer.mlp_norm] if sequence else []
+    for norm in norms:
         if isinstance(norm, RMSNorm):
-            _replace(norm, "forward", partial(_on_local_parts, norm, partial(RMSNorm.forward, norm), group))
+            sum_over_ranks(norm, group)
 
 
-def _enter(group: distributed.ProcessGroup, forward: Callable[..., Tensor], inputs: Tensor, *others: Any) -> Tensor:
-    return forward(sum_gradients(inputs, group), *others)
+def sum_over_ranks(module: nn.Module, group: Group) -> None:
+    """Sum gradients of a module's own parameters over a group, whose ranks each apply them to other things."""
+    replace_method(module, "forward", partial(_on_local_parts, module, partial(type(module).forward, module), group))
 
 
-def _sum_of_columns(linear: nn.Linear, group: distributed.ProcessGroup, inputs: Tensor) -> Tensor:
+def _enter(
+    enter: Callable[[Tensor, Group], Tensor], group: Group, forward: Callable[..., Tensor], inputs: Tensor, *others: Any
+) -> Tensor:
+    return forward(enter(inputs, group), *others)
+
+
+def _sum_of_columns(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
     """A linear map of inputs that are dealt over ranks; the bias is added once, to the sum."""
     summed = sum_values(functional.linear(inputs, local(linear.weight)), group)
     return summed if linear.bias is None else summed + local(linear.bias)
 
 
-def _embed(embedding: nn.Embedding, group: distributed.ProcessGroup, ids: Tensor) -> Tensor:
+def _sum_to_rows(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
+    """The same, of which each rank is given its rows."""
+    summed = sum_to_own_rows(functional.linear(inputs, local(linear.weight)), group)
+    return summed if linear.bias is None else summed + sum_gradients(local(linear.bias), group)
+
+
+def _embed(embedding: nn.Embedding, group: Group, ids: Tensor) -> Tensor:
     weight = local(embedding.weight)
     rows, own = own_rows(ids, len(weight), group)
     return sum_values(functional.embedding(rows, weight) * own[:, None], group)
 
 
-def _logits(decoder: Decoder, group: distributed.ProcessGroup, stream: Tensor) -> Tensor:
+def _logits(decoder: Decoder, group: Group, stream: Tensor) -> Tensor:
     """Scores of all words, put together; for looking at them, no gradient goes through."""
     own = functional.linear(stream, local(decoder.head_weight)).detach()
     parts = [torch.empty_like(own) for _ in range(distributed.get_world_size(group))]
@@ -170,26 +193,17 @@ def _logits(decoder: Decoder, group: distributed.ProcessGroup, stream: Tensor) -
     return torch.cat(parts, dim=-1)
 
 
-def _loss(
-    model: Llava,
-    group: distributed.ProcessGroup,
-    input_ids: Tensor,
-    *,
-    labels: Tensor,
-    token_weights: Tensor | None = None,
-    **settings: Any,
-) -> LossSum:
-    chunk = {"chunk_tokens": settings.pop("chunk_tokens")} if "chunk_tokens" in settings else {}
-    stream = model.decode(input_ids, **settings)
-    weight = local(model.language_model.head_weight)
-    return sum_of_losses(stream, weight, labels, group=group, token_weights=token_weights, **chunk)
+def score_words(decoder: Decoder, group: Group) -> Score:
+    """What takes the loss of rows of the stream, of words that are dealt over a group."""
+
+    def score(stream: Tensor, labels: Tensor, *, token_weights: Tensor | None = None, **settings: Any) -> LossSum:
+        weight = local(decoder.head_weight)
+        return sum_of_losses(stream, weight, labels, group=group, token_weights=token_weights, **settings)
+
+    return score
 
 
 def local(parameter: Tensor) -> Tensor:
     """What this rank holds of a parameter, whose gradient becomes the parameter's."""
     own: Tensor = parameter.to_local() if isinstance(parameter, DTensor) else parameter
     return own
-
-
-def _replace(module: nn.Module, method: str, function: Callable[..., Any]) -> None:
-    setattr(module, method, function)

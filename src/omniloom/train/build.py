@@ -53,7 +53,6 @@ def build(recipe: Recipe) -> Run:
     encoder = task_encoder(recipe.data, recipe.model, config)
     hooks = _hooks(recipe, model, encoder, workers, device)
     own = get_savable_loader(training_data(recipe.data, encoder, workers)) if ranks.loads else None
-    tensor_group = ranks.tensor_mesh.get_group() if ranks.tensor_mesh is not None else None
 
     folder = Path(recipe.folder)
     if not distributed.is_initialized() or distributed.get_rank() == 0:
@@ -61,7 +60,7 @@ def build(recipe: Recipe) -> Run:
     return Run(
         model=model,
         optimizer=make_optimizer(model, recipe.parts, recipe.optimizer),
-        loader=HookedLoader(GroupLoader(own, group=tensor_group, device=device), hooks),
+        loader=HookedLoader(GroupLoader(own, group=ranks.model, device=device), hooks),
         checkpoints=Checkpoints(folder, recipe.checkpoint),
         loop=_loop(recipe, data_ranks=ranks.data_ranks),
         schedule=recipe.schedule,

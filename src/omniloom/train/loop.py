@@ -67,7 +67,6 @@ class Run:
         group: data-parallel ranks; ``None``: this process alone.
         everyone: all ranks, which stop together, where they are more than `group`.
         pipeline: takes the gradients where the model is cut into stages.
-        token_multiple: what micro-batches are filled up to.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
     """
@@ -83,7 +82,6 @@ class Run:
     group: distributed.ProcessGroup | None = None
     everyone: distributed.ProcessGroup | None = None
     pipeline: Pipeline | None = None
-    token_multiple: int = 1
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -98,7 +96,7 @@ def train(run: Run) -> int:
     step, skips = _resume(run)
     watch = StopWatch(limit_seconds=run.loop.limit_seconds)
     log = StepLog(run.folder, run.log, steps=run.loop.steps, first_step=step, writing=_first_rank())
-    feed = Feed(run.loader, device, multiple=run.token_multiple)
+    feed = Feed(run.loader, device)
     run.model.train()
     with watch.listening():
         while step < run.loop.steps:

@@ -29,7 +29,7 @@ class Pipeline(Protocol):
     """What takes gradients where the layers of a model are those of several ranks, one after another."""
 
     def accumulate(self, micro_batches: Sequence[Any], *, learned: int) -> Tensor:
-        """Add the gradients of the summed loss, divided by `learned`; returns the summed loss, the same on all ranks."""
+        """Add the gradients of the summed loss divided by `learned`; returns the sum, equal on a pipeline's ranks."""
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
         """The norm of the gradients of all stages as one vector."""

@@ -1,0 +1,148 @@
+"""Several runs of a tiny model on the ranks of one job, each on a mesh of its own.
+
+One process imports, and each rank is a fork of it: on few cores imports take longer than what is tested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from omniloom.parallel.feed import GroupLoader
+from omniloom.parallel.plan import ParallelConfig, lay_out, parallelize
+from omniloom.train.batches import PackedMicroBatch
+from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
+from omniloom.train.loop import LoopConfig, Run, train
+from omniloom.train.metrics import LogConfig
+from omniloom.train.optimizer import OptimizerConfig, make_optimizer
+from omniloom.train.parts import PartConfig, freeze
+from omniloom.train.schedule import ScheduleConfig
+from omniloom.train.step import mean_loss
+from tests.contract import tiny_llava as tiny
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = torch.device("cpu")
+GLOBAL_BATCH, DOCUMENTS = 8, 3
+
+
+def run_jobs(ranks: int, runs: Sequence[Mapping[str, Any]], folder: Path, *, timeout_seconds: int = 170) -> list[Any]:
+    """Each run's outcome, as its first rank tells it; see `one_run` for what a run is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "runs.json").write_text(json.dumps(list(runs)))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.slow.rank_runs", str(ranks), str(folder)],
+        cwd=ROOT, capture_output=True, text=True, timeout=timeout_seconds, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-6000:]
+    return json.loads((folder / "told-0.json").read_text())
+
+
+def one_run(
+    folder: Path,
+    *,
+    parallel: Mapping[str, Any],
+    language: Mapping[str, Any],
+    parts: Mapping[str, Mapping[str, Any]],
+    steps: int = 3,
+    validate: bool = False,
+) -> Mapping[str, Any]:
+    """Train the tiny model on a global batch of eight packs a step.
+
+    Args:
+        folder: of the run; a run that was begun there on another mesh goes on.
+        parallel: settings of `ParallelConfig`.
+        language: changes of the tiny language model.
+        parts: settings of `PartConfig` by part.
+        steps: of the run.
+        validate: also take the loss of held-out batches, of another number on each rank, at the end.
+    """
+    torch.manual_seed(0)
+    tiny.CONFIG = replace(tiny.CONFIG, language=replace(tiny.LANGUAGE, **language))
+    settings = {name: PartConfig(**values) for name, values in parts.items()}
+    config = ParallelConfig(**parallel)
+    model = tiny.tiny_llava()
+    freeze(model, settings)
+    ranks = lay_out(config, device="cpu")
+    model = parallelize(model, config, ranks)
+    own = tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
+    run = Run(
+        model=model,
+        optimizer=make_optimizer(model, settings, OptimizerConfig(weight_decay=0.1)),
+        loader=GroupLoader(own, group=ranks.model, device=CPU),
+        checkpoints=Checkpoints(folder, CheckpointConfig(every_steps=0, asynchronous=False)),
+        loop=LoopConfig(steps=steps, micro_batches=GLOBAL_BATCH // ranks.data_ranks),
+        schedule=ScheduleConfig(peak=1e-3, decay="constant"),
+        log=LogConfig(every_steps=100),
+        folder=folder,
+        group=ranks.data,
+        everyone=ranks.everyone,
+    )  # fmt: skip
+    train(run)
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    told: dict[str, Any] = {"steps": [(line["loss"], line["gradient_norm"], line["learned_tokens"]) for line in lines]}
+    if validate:
+        number = GLOBAL_BATCH // ranks.data_ranks
+        batches = [
+            PackedMicroBatch.of(tiny.packed_batch(100 + index * ranks.data_ranks + ranks.data_rank), CPU)
+            for index in range(number)
+        ]
+        told["validation"] = mean_loss(model, batches, group=ranks.data)
+    told["weights"] = {name: whole(value) for name, value in model.named_parameters()}
+    return told
+
+
+def whole(parameter: torch.Tensor) -> list[float]:
+    """All numbers of a parameter, from the ranks that hold them."""
+    full = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+    return full.detach().flatten().tolist()
+
+
+def _rank(rank: int, ranks: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    runs = json.loads((folder / "runs.json").read_text())
+    store = distributed.FileStore(str(folder / "store"), ranks)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    told = []
+    for index, run in enumerate(runs):
+        place = Path(run.pop("folder", folder / f"run-{index}"))
+        told.append(one_run(place, **{"parallel": {}, "language": {}, "parts": {}} | run))
+    (folder / f"told-{rank}.json").write_text(json.dumps(told))
+    distributed.barrier()
+
+
+def _main(ranks: int, folder: Path) -> int:
+    children = []
+    for rank in range(ranks):
+        child = os.fork()
+        if not child:
+            try:
+                _rank(rank, ranks, folder)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)  # gloo's threads can outlive the group and abort an interpreter that ends
+        children.append(child)
+    failed = 0
+    for _ in children:
+        _, status = os.wait()
+        if status and not failed:
+            failed = 1
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, 9)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(_main(int(sys.argv[1]), Path(sys.argv[2])))
