@@ -17,6 +17,7 @@ from omniloom.data.index.duplicates import EXAMPLE_LIMIT, DuplicateKey, Duplicat
 from omniloom.data.index.info import read_info
 from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_path
 from omniloom.data.index.media_tables import copy_media_tables
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.shards.scan import ShardScan
 from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.files import remove_file

@@ -37,6 +37,7 @@ from omniloom.data.index.media_tables import (
 )
 from omniloom.data.index.omniloom_json import read_omniloom_info
 from omniloom.data.index.scanning import in_order
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.index.work_folder import move_file, open_work_folder
 from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.files import remove_file, storage_error

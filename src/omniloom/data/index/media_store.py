@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.data.index.layout import DATABASE, meta_path
-from omniloom.data.index.media_tables import has_media_tables
 from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.media.metadata import MediaMetadataBase, deserialize_media_metadata
 from omniloom.errors import DatasetError, StorageError
 
+_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"
 _KEYS_AT_ONCE = 500
 
 
@@ -30,17 +30,18 @@ class MediaMetadataTable:
 
     Raises:
         DatasetError: the data set has no media metadata.
+        StorageError: its key database is damaged.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = os.fspath(root)
         self._path = meta_path(root, DATABASE)
-        if not has_media_tables(self._path):
+        self._opened: Any = threading.local()
+        if not (self._path.is_file() and self._select(_TABLE, ())):
             raise DatasetError(
                 f"{self.root}: has no media metadata. Make them: `omniloom prepare-media {self.root} "
                 "--media-metadata-by-extension`"
             )
-        self._opened: Any = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "_path": self._path}

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
+
 if TYPE_CHECKING:
     from omniloom.data.index.media_extract import MediaSource
     from omniloom.data.index.media_filter import MediaFilterConfig
