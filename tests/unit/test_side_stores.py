@@ -218,7 +218,7 @@ def test_absolute_references(tmp_path: Path) -> None:
         ("none", "there is nothing"),
         ("filesystem://none", "is no folder"),
         ("mix.yaml", "is a mix; a store is one data set"),
-        ("s3://bucket/x", "stores by URL are not read yet"),
+        ("filesystem+file:///none", "is no folder"),
         ({"dir": "x"}, "expected a path of a prepared data set"),
         (7, "7 found"),
     ],

@@ -18,7 +18,7 @@ from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.sample import SampleKey
 from omniloom.data.shards.write import TarWriter
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError, DatasetError, SampleError
+from omniloom.errors import ConfigError, DatasetError, SampleError, StorageError
 from omniloom.tools.main import run
 
 OPENER = LeafOpener(SampleDecoder(), "train", "split.yaml", "dataset.yaml", None)
@@ -112,9 +112,11 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(
         find_source(tmp_path / path)
 
 
-def test_urls_are_refused_plainly() -> None:
-    with pytest.raises(DatasetError, match="s3://bucket/x: sources by URL are not read yet"):
-        find_source("s3://bucket/x")
+def test_a_url_of_this_machine_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    assert find_source(f"file://{tmp_path}/a.jsonl") == find_source(tmp_path / "a.jsonl")
+    with pytest.raises(StorageError, match="no store for 'ftp://'"):
+        find_source("ftp://host/x")
 
 
 def test_a_declared_source_is_that(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML
+from omniloom.data.index.place import absolute_root
 from omniloom.data.kinds import Sample
 from omniloom.data.mix.flatten import Flat, flatten
 from omniloom.data.mix.read import read_metadataset
@@ -38,7 +38,7 @@ def mix_facts(path: str | os.PathLike[str], *, trust: bool = False) -> dict[str,
         ConfigError: it is not a metadataset, or does not fit together.
         DatasetError: a data set is not there or not prepared.
     """
-    absolute = str(Path(path).absolute())
+    absolute = absolute_root(path)
     opener = MixOpener(LeafOpener(None, "", SPLIT_YAML, DATASET_YAML, None, trust=trust), open_side_store)
     parts = {}
     for part in read_metadataset(absolute).splits:

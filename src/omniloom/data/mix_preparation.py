@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML
+from omniloom.data.index.place import absolute_root
 from omniloom.data.mix.energon_join import energon_index_name, write_energon_index
 from omniloom.data.mix.flatten import FlatJoin, flatten
 from omniloom.data.mix.join_index import join_index_path
@@ -19,6 +20,7 @@ from omniloom.data.mix.tree import Ref
 from omniloom.data.mixed import MixOpener
 from omniloom.data.side import open_side_store
 from omniloom.data.source import LeafOpener
+from omniloom.storage.urls import is_url
 
 logger = logging.getLogger("omniloom")
 
@@ -54,7 +56,7 @@ def prepare_metadataset(path: str | os.PathLike[str], *, trust: bool = False) ->
         ConfigError: the metadataset is not one.
         DatasetError: a data set is not prepared, or rows lack partners that they have to have.
     """
-    absolute = str(Path(path).absolute())
+    absolute = absolute_root(path)
     opener = MixOpener(LeafOpener(None, "", SPLIT_YAML, DATASET_YAML, None, trust=trust), open_side_store)
     written: set[Path] = set()
     return [
@@ -76,7 +78,7 @@ def _prepare(opener: MixOpener, part: str, join: FlatJoin, written: set[Path]) -
     lines = np.load(path, mmap_mode="r")
     splits = [column.leaf.split_config or SPLIT_YAML for column in join.columns]
     name = energon_index_name(columns, splits)
-    if name is None or join.cache_folder is None:
+    if name is None or join.cache_folder is None or is_url(join.cache_folder):
         return PreparedJoin(part, len(lines), path, None)
     energon_path = Path(join.cache_folder) / name
     if energon_path in written:

@@ -5,14 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.info import is_prepared
-from omniloom.data.index.layout import DATASET_YAML, FOLDER_INDEX, MAIN_FOLDER, is_inside, mending_command, meta_path
+from omniloom.data.index.layout import (
+    DATASET_YAML,
+    FOLDER_INDEX,
+    MAIN_FOLDER,
+    is_inside,
+    mending_command,
+    meta_name,
+    meta_path,
+)
+from omniloom.data.index.place import absolute_root
 from omniloom.data.index.sources import COMPRESSED_SUFFIXES, SHARD_SUFFIX
 from omniloom.errors import ConfigError, DatasetError
+from omniloom.storage.files import file_exists, folder_exists
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url, join_url, name_of, parent_url, redacted, relative_to
 
 SourceKind = Literal["webdataset", "jsonl", "parquet", "arrow", "llava", "folder", "metadataset"]
 
@@ -65,9 +78,9 @@ def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML
         DatasetError: there is nothing, or nothing that could be read as samples; says what to do.
         ConfigError: a declaration that is malformed.
     """
-    if "://" in os.fspath(path):
-        raise DatasetError(f"{os.fspath(path)}: sources by URL are not read yet. Copy it to a disk, or mount it.")
-    absolute = os.fspath(Path(path).absolute())
+    absolute = absolute_root(path)
+    if is_url(absolute):
+        return _find_in_store(absolute, config_name)
     if not Path(absolute).is_dir():
         kind = ENDINGS.get(Path(absolute).suffix)
         if not Path(absolute).exists():
@@ -84,12 +97,27 @@ def find_source(path: str | os.PathLike[str], *, config_name: str = DATASET_YAML
     return _declared(absolute, config_name) or Source(kind=_folder_kind(absolute), path=absolute, root=absolute)
 
 
+def _find_in_store(url: str, config_name: str) -> Source:
+    from omniloom.data.index.mirror import refresh  # noqa: PLC0415 - local sets need no store
+
+    kind = ENDINGS.get(os.path.splitext(name_of(url))[1])  # noqa: PTH122
+    if kind is not None and file_exists(url):
+        folder = parent_url(url)
+        return Source(kind=kind, path=url, root=folder, has_sidecar=False, images=folder)
+    refresh(url)
+    if is_prepared(url):
+        return Source(kind="webdataset", path=url, root=url)
+    if kind is not None or not folder_exists(url):
+        raise DatasetError(f"{redacted(url)}: there is no such object or folder. Check the URL of the data set.")
+    return _declared(url, config_name) or Source(kind=_folder_kind(url), path=url, root=url)
+
+
 def _declared(root: str, config_name: str) -> Source | None:
     where = meta_path(root, config_name)
     if not where.is_file():
         return None
     declared = dataset_config(root, name=config_name).get("source")
-    return None if declared is None else source_of(declared, root=root, where=str(where))
+    return None if declared is None else source_of(declared, root=root, where=meta_name(root, config_name))
 
 
 def source_of(declared: Any, *, root: str, where: str) -> Source:
@@ -118,16 +146,15 @@ def source_of(declared: Any, *, root: str, where: str) -> Source:
     if declared["kind"] == "llava":
         if not declared.get("json"):
             raise ConfigError(f"{where}: source of kind llava needs json, the file of its entries.")
-        return Source(
-            kind="llava", path=f"{root}/{declared['json']}", root=root, images=f"{root}/{declared.get('images') or '.'}"
-        )
+        images = join_url(root, declared.get("images") or ".")
+        return Source(kind="llava", path=join_url(root, declared["json"]), root=root, images=images)
     return Source(kind=declared["kind"], path=root, root=root, files=declared.get("files"))
 
 
 def _folder_kind(root: str) -> SourceKind:
     if meta_path(root, FOLDER_INDEX).is_file():
         return "folder"
-    if Path(root, SAVED_DATASET).is_file() or Path(root, SAVED_DATASETS).is_file():
+    if any(file_exists(join_url(root, name)) for name in (SAVED_DATASET, SAVED_DATASETS)):
         return "arrow"
     found: dict[str, str] = {}
     archive = packed = None
@@ -137,14 +164,16 @@ def _folder_kind(root: str) -> SourceKind:
         packed = packed or (name if name.lower().endswith(_PACKED) else None)
     if packed is not None:
         raise DatasetError(
-            f"{root}: holds {packed}; records are read in any order, so they cannot be packed. Unpack it."
+            f"{redacted(root)}: holds {packed}; records are read in any order, so they cannot be packed. Unpack it."
         )
     if archive is not None or not found:
         held = f"holds {archive}" if archive else "holds no files"
-        raise DatasetError(f"{root}: the data set is not prepared ({held}); run `{mending_command(root)}`.")
+        raise DatasetError(f"{redacted(root)}: the data set is not prepared ({held}); run `{mending_command(root)}`.")
     for ending in _SHARDED:
         if ending in found:
             return ENDINGS[ending]
+    if is_url(root):
+        return "folder"
     entries = next((path for path in sorted(Path(root).glob("*.json")) if _is_list(path)), None)
     if entries is not None:
         raise DatasetError(
@@ -162,6 +191,12 @@ def _is_list(path: Path) -> bool:
 
 def _some_names(root: str) -> Iterator[str]:
     """Names of files below a folder, not of all where there are very many."""
+    if is_url(root):
+        below = (relative_to(url, root) for url in open_store(root).list(root))
+        yield from islice(
+            (name for name in below if not any(one.startswith(".") for one in name.split("/"))), _LOOKED_AT
+        )
+        return
     left = _LOOKED_AT
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != MAIN_FOLDER and not name.startswith(".")]

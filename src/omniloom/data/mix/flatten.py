@@ -17,6 +17,7 @@ from omniloom.data.mix.subset import Subset
 from omniloom.data.mix.tree import Blend, Epochized, Join, Metadataset, Node, Nonmatch, Ref, Unit
 from omniloom.data.plan.weights import Share
 from omniloom.errors import ConfigError
+from omniloom.storage.urls import is_url, parent_url
 
 Mode = Literal["single", "weights", "repetitions", "concat"]
 
@@ -208,11 +209,11 @@ def _of_ref(ref: Ref, context: _Context) -> Flat:
     for key in ("aux", "dataset_config", "split_config", "name"):
         if getattr(ref, key):
             raise ConfigError(f"{ref.place}: {key!r} belongs to a data set, but {path} is a metadataset")
-    step = (os.path.realpath(path), inner.split_part)
+    step = (path if is_url(path) else os.path.realpath(path), inner.split_part)
     if step in context.chain:
         names = [file for file, _ in (*context.chain[context.chain.index(step) :], step)]
         raise ConfigError(f"{ref.place}: the metadataset contains itself: {' -> '.join(names)}")
-    nested = replace(inner, folder=os.path.dirname(path), file=path, chain=(*context.chain, step))  # noqa: PTH120
+    nested = replace(inner, folder=parent_url(path), file=path, chain=(*context.chain, step))
     return _flatten(read_metadataset(path), nested)
 
 

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from omniloom.data.index.layout import meta_path
+from omniloom.data.index.layout import INFO_JSON, UUID_FILE, meta_path
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.mix.row_keys import KeyPiece, key_at, key_pieces
 from omniloom.data.mix.tree import Nonmatch
 from omniloom.data.plan.permute import Int64
+from omniloom.data.shards.archive_file import mark_at
 from omniloom.data.shards.rows import Rows
 from omniloom.errors import DatasetError, StorageError
 
@@ -221,18 +222,17 @@ def _identity(rows: Rows) -> Any:
         files = getattr(rows, "files", ())
         return [repr(rows), len(rows), [[str(file.path), *_stamp(file.path)] for file in files]]
     index = rows.index
-    uuid = meta_path(index.root, "index.uuid")
-    mark = uuid.read_text() if uuid.is_file() else _stamp(meta_path(index.root, ".info.json"))
+    uuid = meta_path(index.root, UUID_FILE)
+    mark = uuid.read_text() if uuid.is_file() else _stamp(meta_path(index.root, INFO_JSON))
     shards = [[entry.name, entry.samples, sorted(entry.excluded_keys)] for entry in index.shards]
     return [index.root, mark, shards]
 
 
-def _stamp(path: str | Path) -> list[int]:
+def _stamp(path: str | Path) -> list[int | str]:
     try:
-        stat = Path(path).stat()
+        return list(mark_at(str(path)))
     except OSError:
         return []
-    return [stat.st_size, stat.st_mtime_ns]
 
 
 def _user_cache() -> str:

@@ -7,8 +7,8 @@ import re
 
 from omniloom.data.mix.place import Place
 from omniloom.errors import ConfigError
+from omniloom.storage.urls import is_url, resolve_url
 
-_URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 _VARIABLE = re.compile(r"\$(?:\$|(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\})")
 FILESYSTEM = "filesystem"
 
@@ -47,10 +47,10 @@ def resolve_path(text: str, *, folder: str, place: Place) -> str:
     path = expand_path(text, place=place)
     if path.startswith("file:///"):
         path = path.removeprefix("file://")
-    if _URL.match(path):
+    if is_url(path):
         return path
-    if _URL.match(folder):
-        return path if path.startswith("/") else _join_url(folder, path)
+    if is_url(folder):
+        return path if path.startswith("/") else resolve_url(folder, path)
     return os.path.normpath(os.path.join(folder, path))  # noqa: PTH118 - lexical, as in Energon
 
 
@@ -72,11 +72,4 @@ def resolve_aux(reference: str, *, folder: str, place: Place) -> str:
 
 def is_metadataset(path: str) -> bool:
     """Whether a path names a metadataset and not a data set."""
-    return path.endswith((".yaml", ".yml"))
-
-
-def _join_url(folder: str, path: str) -> str:
-    scheme, _, rest = folder.partition("://")
-    host, _, inner = rest.partition("/")
-    joined = os.path.normpath(f"/{inner}/{path}")
-    return f"{scheme}://{host}{joined}"
+    return (path.partition("?")[0] if is_url(path) else path).endswith((".yaml", ".yml"))

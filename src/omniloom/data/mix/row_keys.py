@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -11,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from omniloom.data.index.info import read_info
-from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER
+from omniloom.data.index.place import place_of
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.plan.permute import Int64, UInt64
 from omniloom.data.shards.rows import Rows
-from omniloom.errors import DatasetError, SkipSample
+from omniloom.errors import DatasetError, SkipSample, StorageError
 
 PIECE_ROWS = 65_536
 
@@ -42,9 +45,21 @@ def key_pieces(rows: Rows) -> Iterator[KeyPiece]:
     Raises:
         DatasetError: the database is damaged.
     """
-    if isinstance(rows, TarRows) and meta_path(rows.index.root, DATABASE).is_file():
-        return _from_database(rows, meta_path(rows.index.root, DATABASE))
+    database = _database(rows.index.root) if isinstance(rows, TarRows) else None
+    if isinstance(rows, TarRows) and database is not None:
+        return _from_database(rows, database)
     return _row_by_row(rows)
+
+
+def _database(root: str) -> Path | None:
+    """The key database of a data set, brought here where it lies in a store; ``None`` where there is none."""
+    file = place_of(root).file(f"{MAIN_FOLDER}/{DATABASE}")
+    try:
+        return Path(file.fetch())
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return None
 
 
 def key_at(rows: Rows, row: int) -> str:
@@ -80,7 +95,7 @@ def _from_database(rows: TarRows, path: Path) -> Iterator[KeyPiece]:
                 yield from _placed(first_rows, np.asarray(shards, dtype=np.int64), np.asarray(numbers, np.int64), keys)
         finally:
             database.close()
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise DatasetError(
             f"{path}: cannot be read ({error}). Make it again: `omniloom prepare {index.root}`"
         ) from error

@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 from omniloom.data.shards.header import BLOCK_BYTES, ZERO_BLOCK, checksum_holds
 from omniloom.errors import ShardError, StorageError
 from omniloom.storage.files import storage_error
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url
 
 _SHORTEST_WINDOW_BYTES = 4 << 10
 _LONGEST_WINDOW_BYTES = 1 << 20
@@ -126,7 +128,7 @@ def open_archive(path: str, *, shard: str) -> Archive:
         ShardError: ``missing-shard``.
         StorageError: it cannot be opened for another reason.
     """
-    if "://" in path:
+    if is_url(path):
         from omniloom.data.shards.remote_archive import RemoteArchive  # noqa: PLC0415 - local sets need no store
 
         archive = RemoteArchive(path)
@@ -143,6 +145,16 @@ def open_archive(path: str, *, shard: str) -> Archive:
         raise missing_shard(path, shard=shard) from error
     except OSError as error:
         raise storage_error("open", path, error) from error
+
+
+def mark_at(path: str) -> FileMark:
+    """The mark of a file by path or URL. Raises OSError; StorageError is one."""
+    if not is_url(path):
+        status = os.stat(path)  # noqa: PTH116 - once a shard
+        return FileMark(status.st_size, status.st_mtime_ns)
+    from omniloom.data.shards.remote_archive import mark_of  # noqa: PLC0415 - local sets need no store
+
+    return mark_of(open_store(path).stat(path))
 
 
 def missing_shard(path: str, *, shard: str) -> ShardError:

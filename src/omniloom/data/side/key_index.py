@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, meta_name, meta_path
+from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.media.metadata import MediaMetadataBase, deserialize_media_metadata
 from omniloom.errors import DatasetError, MissingKeyError, StorageError
+from omniloom.storage.node_copy import StoredFile
+from omniloom.storage.urls import is_url, join_url, redacted
 
 
 class ListedEntry(NamedTuple):
@@ -40,11 +45,8 @@ class KeyIndex:
     def __init__(self, root: str) -> None:
         self.root = root
         self._path = meta_path(root, DATABASE)
-        if not self._path.is_file():
-            raise DatasetError(
-                f"{self._path}: there is no key database, so nothing can be read by key. Run `omniloom prepare {root}` "
-                "without --no-sqlite."
-            )
+        if not (self._path.is_file() or is_url(root)):
+            raise self._no_database()
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._owner = os.getpid()
@@ -113,17 +115,38 @@ class KeyIndex:
         self._connections = []
         self._local = threading.local()
 
+    def _no_database(self) -> DatasetError:
+        return DatasetError(
+            f"{meta_name(self.root, DATABASE)}: there is no key database, so nothing can be read by key. Run `omniloom "
+            f"prepare {redacted(self.root)}` without --no-sqlite."
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the database, which is brought here first where the data set lies in a store."""
+        try:
+            path = StoredFile(self._url, str(self._path)).fetch()
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise self._no_database() from error
+        uri = f"{Path(path).resolve().as_uri()}?mode=ro&immutable=1"
+        return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+    @property
+    def _url(self) -> str:
+        name = f"{MAIN_FOLDER}/{DATABASE}"
+        return join_url(self.root, name) if is_url(self.root) else str(self._path)
+
     def _ask(self, query: str, *values: Any) -> list[Any]:
         if self._owner != os.getpid():  # connections do not survive a fork
             self._owner, self._connections, self._local = os.getpid(), [], threading.local()
         try:
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                uri = f"{self._path.resolve().as_uri()}?mode=ro&immutable=1"
-                connection = self._local.connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+                connection = self._local.connection = self._open()
                 self._connections.append(connection)
             return list(connection.execute(query, values).fetchall())
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise StorageError(
                 f"{self._path}: cannot be read: {error}. Make it again: `omniloom prepare {self.root}`."
             ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.data.index.dataset import ShardEntry, open_shards
+from omniloom.data.index.place import absolute_root
 from omniloom.data.media.metadata import MediaMetadataBase
 from omniloom.data.sample import SourceInfo
 from omniloom.data.shards.jsonl import JSON_PART, open_jsonl
@@ -19,7 +20,8 @@ from omniloom.data.side.key_index import KeyIndex, ListedEntry
 from omniloom.data.side.store import FileStore
 from omniloom.errors import DatasetError, MissingKeyError, StorageError
 from omniloom.storage.files import storage_error
-from omniloom.storage.inside import InsideFolder
+from omniloom.storage.inside_store import inside_folder
+from omniloom.storage.urls import name_of
 
 
 class SystemFileStore(FileStore[bytes]):
@@ -31,8 +33,8 @@ class SystemFileStore(FileStore[bytes]):
     """
 
     def __init__(self, base_dir: str | os.PathLike[str] | None = None, *, follow_links: bool = False) -> None:
-        self.base_dir = None if base_dir is None else os.fspath(Path(base_dir).absolute())
-        self._folder = None if self.base_dir is None else InsideFolder(self.base_dir, follow_links=follow_links)
+        self.base_dir = None if base_dir is None else absolute_root(base_dir)
+        self._folder = None if self.base_dir is None else inside_folder(self.base_dir, follow_links=follow_links)
         self._index: KeyIndex | None = None
 
     def __repr__(self) -> str:
@@ -83,7 +85,7 @@ class WebdatasetFileStore(FileStore[bytes]):
     """
 
     def __init__(self, dataset_path: str | os.PathLike[str]) -> None:
-        self.base_path = os.fspath(Path(dataset_path).absolute())
+        self.base_path = absolute_root(dataset_path)
         self._index = KeyIndex(self.base_path)
         self._entries: tuple[ShardEntry, ...] = ()
         self._rule: KeyRule = "first-dot"
@@ -234,8 +236,8 @@ class JsonlFileStore(RowsFileStore):
     """
 
     def __init__(self, jsonl_path: str | os.PathLike[str]) -> None:
-        path = os.fspath(Path(jsonl_path).absolute())
-        super().__init__(open_jsonl([RowFile(Path(path).name, path, 0)]), path)
+        path = absolute_root(jsonl_path)
+        super().__init__(open_jsonl([RowFile(name_of(path), path, 0)]), path)
 
     def __getitem__(self, key: str | int) -> tuple[bytes, SourceInfo]:
         text = str(key)
