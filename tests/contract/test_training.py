@@ -69,6 +69,7 @@ def joined(batches: list[Any]) -> Any:
     whole = packed_batch(0)
     for name in ("input_ids", "labels", "document_lengths", "images"):
         setattr(whole, name, torch.cat([getattr(one, name) for one in batches]))
+    whole.shown_tiles = torch.arange(len(whole.images))
     whole.image_positions = (whole.input_ids == 63).nonzero()[:, 0]
     return whole
 

@@ -1,6 +1,6 @@
 """Attention over packed documents: block-diagonal by construction, behind one function.
 
-On the CPU (and for float32 on CUDA) each document is a call of scaled_dot_product_attention of its own; in half
+On the CPU (and for float32 on CUDA) documents of equal length are one call of scaled_dot_product_attention; in half
 precision on CUDA one variable-length kernel does all of them. Neither ever computes a score between two documents,
 so there is no mask that could be wrong.
 """
@@ -8,6 +8,7 @@ so there is no mask that could be wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
@@ -94,26 +95,64 @@ def attend_each_document(
     *,
     window: int | None,
 ) -> Float[Tensor, "tokens heads head_dim"]:
-    """Causal attention, one call a document."""
-    gathered = [
-        _attend_one(query[start:stop], key[start:stop], value[start:stop], window=window)
-        for start, stop in documents.spans()
-    ]
-    return torch.cat(gathered)
-
-
-def _attend_one(query: Tensor, key: Tensor, value: Tensor, *, window: int | None) -> Tensor:
-    tokens = query.shape[0]
-    mask = None if window is None or window >= tokens else _window_mask(tokens, window, query.device)
-    gathered = scaled_dot_product_attention(
-        query.transpose(0, 1)[None],
-        key.transpose(0, 1)[None],
-        value.transpose(0, 1)[None],
-        attn_mask=mask,
-        is_causal=mask is None,
-        enable_gqa=query.shape[1] != key.shape[1],
+    """Causal attention, one call for all documents of a length."""
+    alike = documents.alike
+    moved = alike.moves(query.device)
+    if moved is not None:
+        query, key, value = (_Reordered.apply(each, *moved) for each in (query, key, value))  # type: ignore[no-untyped-call]
+    # Split and not sliced: the gradient of a slice is as large as the whole row, so many slices would be quadratic.
+    cut = [torch.split(each, [number * length for number, length in alike.groups]) for each in (query, key, value)]
+    gathered = torch.cat(
+        [
+            _attend_alike(*(each.unflatten(0, (number, length)) for each in parts), window=window)
+            for (number, length), *parts in zip(alike.groups, *cut, strict=True)
+        ]
     )
-    return gathered[0].transpose(0, 1)
+    if moved is None:
+        return gathered
+    order, places = moved
+    back: Tensor = _Reordered.apply(gathered, places, order)  # type: ignore[no-untyped-call]
+    return back
+
+
+def _attend_alike(query: Tensor, key: Tensor, value: Tensor, *, window: int | None) -> Tensor:
+    """Documents of one length: (documents, tokens, heads, head_dim) to (documents x tokens, heads, head_dim)."""
+    tokens = query.shape[1]
+    mask = None if window is None or window >= tokens else _window_mask(tokens, window, query.device)
+    return _attend(query, key, value, mask=mask, causal=mask is None).flatten(0, 1)
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """Attention over (rows, tokens, heads, head_dim); on the CPU in float32, five times as fast as half precision."""
+    kind, grouped, on_cpu = value.dtype, query.shape[2] != key.shape[2], query.device.type == "cpu"
+    query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+    if on_cpu:
+        query, key, value = query.float(), key.float(), value.float()
+    with torch.autocast("cpu", enabled=False) if on_cpu else nullcontext():
+        gathered = scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
+    return gathered.transpose(1, 2).to(kind)
+
+
+class _Reordered(torch.autograd.Function):
+    """Rows in another order. That it is one makes its gradient a copy, where that of indexing adds up row by row."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor, order: Tensor, places: Tensor) -> Tensor:
+        context.save_for_backward(order, places)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        order, places = context.saved_tensors
+        back: Tensor = _Reordered.apply(upstream, places, order)  # type: ignore[no-untyped-call]
+        return back, None, None
 
 
 def _window_mask(tokens: int, window: int, device: torch.device) -> Bool[Tensor, "tokens tokens"]:
@@ -126,8 +165,7 @@ def attend_all(
     value: Float[Tensor, "images tokens heads head_dim"],
 ) -> Float[Tensor, "images tokens heads head_dim"]:
     """Each token of an image sees all of that image."""
-    gathered = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-    return gathered.transpose(1, 2)
+    return _attend(query, key, value)
 
 
 def kernel_on(device: torch.device) -> Callable[..., Any] | None:

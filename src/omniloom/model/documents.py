@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import torch
@@ -15,6 +16,27 @@ from jaxtyping import Int
 from torch import Tensor
 
 from omniloom.errors import InputError
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Documents sorted into groups of one length.
+
+    Attributes:
+        groups: number of documents and their tokens, group by group.
+        order: tokens in the order of the groups, int64 (tokens,), where that is another than the row's; else ``None``.
+        places: where each token of the row is in that order, int64 (tokens,).
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    order: Tensor | None = None
+    places: Tensor | None = None
+
+    def moves(self, device: torch.device) -> tuple[Tensor, Tensor] | None:
+        """Order and places on a device; ``None`` where nothing moves."""
+        if self.order is None or self.places is None:
+            return None
+        return self.order.to(device), self.places.to(device)
 
 
 @dataclass(frozen=True)
@@ -57,6 +79,19 @@ class Documents:
     def spans(self) -> list[tuple[int, int]]:
         """First token and the one after the last, of each document."""
         return list(pairwise(self.bounds))
+
+    @cached_property
+    def alike(self) -> Alike:
+        """The documents by length, lengths in the order of their first document."""
+        numbers_by_length: dict[int, list[int]] = {}
+        for number, length in enumerate(self.lengths):
+            numbers_by_length.setdefault(length, []).append(number)
+        groups = tuple((len(numbers), length) for length, numbers in numbers_by_length.items())
+        numbers = [number for group in numbers_by_length.values() for number in group]
+        if numbers == sorted(numbers):
+            return Alike(groups)
+        order = torch.cat([torch.arange(*self.bounds[number : number + 2]) for number in numbers])
+        return Alike(groups, order, order.argsort())
 
     def positions(self, device: torch.device | str = "cpu") -> Int[Tensor, " tokens"]:
         """Position of each token within its document, int64."""

@@ -7,6 +7,7 @@ take the places of the placeholders in order: image by image, tile by tile, patc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -21,7 +22,21 @@ from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, sum_of_losses
 from omniloom.model.projector import Projector
 from omniloom.model.vision import CHANNELS, VisionTower
 
-Images = Tensor | Sequence[Tensor] | None
+
+@dataclass(frozen=True)
+class ShownTiles:
+    """Tiles of which some have several places: each is seen by the tower once, however many documents show it.
+
+    Attributes:
+        tiles: float (tiles, 3, height, width), each another.
+        shown: int64 (places,), which of them stands at each place of a tile, in order.
+    """
+
+    tiles: Tensor
+    shown: Tensor
+
+
+Images = Tensor | ShownTiles | Sequence[Tensor] | None
 
 
 class Llava(nn.Module):
@@ -49,7 +64,7 @@ class Llava(nn.Module):
             input_ids: tokens of all documents, one after another.
             documents: where the documents lie.
             images: tiles ``[tiles, 3, height, width]`` in the order of their placeholders, or a sequence of such
-                tensors where sizes differ, or ``None``.
+                tensors where sizes differ, or `ShownTiles` where some come several times, or ``None``.
             image_positions: where `input_ids` has placeholders, in order, if the caller knows: on an accelerator
                 this spares a wait for the device.
 
@@ -115,10 +130,13 @@ class Llava(nn.Module):
         """
         if image_positions is None:
             image_positions = (input_ids == self.config.image_token_id).nonzero()[:, 0]
-        groups = _groups(images)
+        shown = images.shown if isinstance(images, ShownTiles) else None
+        groups = _groups(images.tiles if isinstance(images, ShownTiles) else images)
         if not groups and not visit_tower and not len(image_positions):
             return self.language_model.embed(input_ids)
         features = self.image_features(groups or [self._black_tile()])
+        if groups and shown is not None:
+            features = features.reshape(len(groups[0]), -1, features.shape[-1])[shown].flatten(0, 1)
         if groups and len(features) != len(image_positions):
             raise InputError(
                 f"{len(features)} image features for {len(image_positions)} placeholders (id "
@@ -155,7 +173,7 @@ class Llava(nn.Module):
         return torch.zeros(1, CHANNELS, side, side, dtype=weight.dtype, device=weight.device)
 
 
-def _groups(images: Images) -> list[Tensor]:
+def _groups(images: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
     """Tiles by size, without empty groups."""
     if images is None:
         return []

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from omniloom.model.documents import Documents
+from omniloom.model.llava import ShownTiles
 from omniloom.model.loss import IGNORED, LossSum
 
 
@@ -22,6 +23,7 @@ class PackedBatch(Protocol):
     labels: Tensor
     document_lengths: Tensor
     images: Tensor
+    shown_tiles: Tensor
     image_positions: Tensor
 
 
@@ -33,17 +35,17 @@ class PackedMicroBatch:
         input_ids: int64 (tokens,).
         labels: int64 (tokens,), the id after each token, -100 where nothing is learned.
         documents: where the documents lie.
-        images: float32 (tiles, 3, height, width), or ``None``.
+        images: float32 (tiles, 3, height, width), with the place of each where some have several; or ``None``.
         image_positions: int64 (features,).
         learned_tokens: labelled tokens.
-        num_images: tiles.
+        num_images: tiles that the tower sees.
         padding_tokens: of the last document, which is there to fill the batch up.
     """
 
     input_ids: Tensor
     labels: Tensor
     documents: Documents
-    images: Tensor | None
+    images: Tensor | ShownTiles | None
     image_positions: Tensor
     learned_tokens: int
     num_images: int
@@ -52,12 +54,11 @@ class PackedMicroBatch:
     @classmethod
     def of(cls, batch: PackedBatch, device: torch.device, *, multiple: int = 1) -> PackedMicroBatch:
         """The batch, copied to a device and filled up to a multiple of tokens; the host reads what it has to before."""
-        images = batch.images if len(batch.images) else None
         own = cls(
             input_ids=batch.input_ids.to(device, non_blocking=True),
             labels=batch.labels.to(device, non_blocking=True),
             documents=Documents.of_lengths(batch.document_lengths.tolist()),
-            images=None if images is None else images.to(device, non_blocking=True),
+            images=_images(batch, device),
             image_positions=batch.image_positions.to(device, non_blocking=True),
             learned_tokens=int((batch.labels != IGNORED).sum()),
             num_images=len(batch.images),
@@ -92,6 +93,15 @@ class PackedMicroBatch:
             image_positions=self.image_positions,
         )
         return loss
+
+
+def _images(batch: PackedBatch, device: torch.device) -> Tensor | ShownTiles | None:
+    if not len(batch.images):
+        return None
+    tiles = batch.images.to(device, non_blocking=True)
+    if len(batch.shown_tiles) == len(tiles):  # each has one place, and they are in order
+        return tiles
+    return ShownTiles(tiles, batch.shown_tiles.to(device, non_blocking=True))
 
 
 class Feed:

@@ -60,6 +60,14 @@ class EncodedPack(Sample):
 
 
 @edataclass
+class EncodedQuestions(EncodedPack):
+    """The questions of one sample, each with its answer a document of its own; see `omniloom.vlm.questions`.
+
+    Documents that show the same images share the array of their pixels, and so the work of the vision tower.
+    """
+
+
+@edataclass
 class LlavaBatch(Batch):
     """What `omniloom.model.Llava` is trained on: documents one after another in one flat row, no padding.
 
@@ -68,6 +76,8 @@ class LlavaBatch(Batch):
         labels: int64 (tokens,), the id after each token, -100 where nothing is learned and at each document's end.
         document_lengths: int64 (documents,), tokens of each document.
         images: float32 (tiles, 3, height, width) in the order of their placeholders; (0, 3, height, width) without any.
+        shown_tiles: int64 (places,), which of `images` stands at each place of a tile, in order. There are more places
+            than tiles where documents share images.
         image_positions: int64 (features,), where `input_ids` has placeholders.
         num_tiles: int64 (images,), tiles of each image.
         document_keys: key of each document's sample.
@@ -78,6 +88,7 @@ class LlavaBatch(Batch):
     labels: torch.Tensor
     document_lengths: torch.Tensor
     images: torch.Tensor
+    shown_tiles: torch.Tensor
     image_positions: torch.Tensor
     num_tiles: torch.Tensor
     document_keys: list[str]
@@ -137,7 +148,7 @@ def flat_batch(
 
     expanded = [expand(one, image_id=image_id, learn_after_images=learn_after_images) for one in samples]
     ids = np.concatenate([ids for ids, _ in expanded])
-    pixels = [sample.pixels for sample in samples if sample.pixels is not None and len(sample.pixels)]
+    pixels, shown = _shared([sample.pixels for sample in samples if sample.pixels is not None and len(sample.pixels)])
     images = np.concatenate(pixels) if pixels else np.zeros((0, 3, tile_pixels, tile_pixels), np.float32)
     return LlavaBatch(
         **base,
@@ -145,11 +156,26 @@ def flat_batch(
         labels=torch.from_numpy(np.concatenate([labels for _, labels in expanded])),
         document_lengths=torch.tensor([len(ids) for ids, _ in expanded]),
         images=torch.from_numpy(images),
+        shown_tiles=torch.from_numpy(shown),
         image_positions=torch.from_numpy(np.flatnonzero(ids == image_id)),
         num_tiles=torch.tensor([count for sample in samples for count in sample.num_tiles], dtype=torch.int64),
         document_keys=[sample.__key__ for sample in samples],
         document_subflavors=[sample.__subflavors__ for sample in samples],
     )
+
+
+def _shared(pixels: Sequence[npt.NDArray[np.float32]]) -> tuple[list[npt.NDArray[np.float32]], Ids]:
+    """Each array once, and for each place of a tile the number of its tile among those of the arrays."""
+    first_tile: dict[int, int] = {}
+    different: list[npt.NDArray[np.float32]] = []
+    tiles = 0
+    for each in pixels:
+        if id(each) not in first_tile:
+            first_tile[id(each)] = tiles
+            different.append(each)
+            tiles += len(each)
+    places = [first_tile[id(each)] + np.arange(len(each), dtype=np.int64) for each in pixels]
+    return different, np.concatenate(places) if places else np.zeros(0, np.int64)
 
 
 def megatron_batch(

@@ -7,6 +7,7 @@ samples of the pack whose turn has come. A sample that does not fit its images, 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -18,12 +19,21 @@ from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline.best_fit import BestFitPacker
 from omniloom.data.task import TaskEncoder
 from omniloom.errors import ConfigError, SampleError
-from omniloom.vlm.encoded import EncodedPack, EncodedSample, Ids, LlavaBatch, flat_batch, megatron_batch
+from omniloom.vlm.encoded import (
+    EncodedPack,
+    EncodedQuestions,
+    EncodedSample,
+    Ids,
+    LlavaBatch,
+    flat_batch,
+    megatron_batch,
+)
 from omniloom.vlm.frames import frame_count, video_frames
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.jinja_template import JinjaTemplate
 from omniloom.vlm.layouts import DynamicTiles, TilePlan
 from omniloom.vlm.packing import MegatronPacker
+from omniloom.vlm.questions import questions_of
 from omniloom.vlm.samples import SampleListSample, cook_conversation
 from omniloom.vlm.talks import Talk, TalkRules
 from omniloom.vlm.template import ChatTemplate, TurnForm
@@ -50,6 +60,9 @@ class LlavaSettings:
         pack_tiles: tiles of a pack at most, for the memory of the vision tower; ``None``: any number.
         packing: ``best-fit``: packs are filled across windows; ``megatron``: its packs of one window.
         form: ``flat``: a `LlavaBatch`; ``megatron``: a dict of its tensors.
+        turns: ``together``: a conversation is one document; ``apart``: each of its questions is one, with its answer,
+            and they share its images. See `omniloom.vlm.questions`.
+        most_questions: of a conversation with turns ``apart``, drawn anew each time; ``None``: as many as fit a pack.
         learn_after_images: whether text right after an image is learned, see `omniloom.vlm.encoded.expand`.
         row_tokens: width of the rows of ``megatron``; ``None``: that of the longest row.
         rules: how conversations are made of samples.
@@ -64,6 +77,8 @@ class LlavaSettings:
     pack_tiles: int | None = None
     packing: Literal["best-fit", "megatron"] = "best-fit"
     form: Literal["flat", "megatron"] = "flat"
+    turns: Literal["together", "apart"] = "together"
+    most_questions: int | None = None
     learn_after_images: bool = True
     row_tokens: int | None = None
     rules: TalkRules = field(default_factory=TalkRules)
@@ -80,6 +95,8 @@ class LlavaSettings:
             )
         if self.pack_tiles is not None and (self.pack_tiles < 1 or self.packing == "megatron"):
             raise ConfigError(f"pack_tiles={self.pack_tiles}: at least 1, and packing='best-fit', expected")
+        if self.turns == "apart" and self.form == "megatron":
+            raise ConfigError("turns='apart' shares images between documents, which form='megatron' cannot say")
         if self.pack_tokens is not None and self.pack_tokens < self.max_tokens:
             raise ConfigError(
                 f"pack_tokens={self.pack_tokens} is less than max_tokens={self.max_tokens}: a sample might fit no pack"
@@ -135,10 +152,13 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         """
         if isinstance(sample, SampleListSample):
             return self._offline_pack(sample)
-        return self._encode(sample, self.settings.rules.talk(sample))
+        talk = self.settings.rules.talk(sample)
+        return self._encode(sample, talk) if self.settings.turns == "together" else self._questions(sample, talk)
 
     def postencode_sample(self, sample: EncodedSample | EncodedPack) -> EncodedSample | EncodedPack:
         """The sample with its pixels. Raises SampleError where an image cannot be decoded."""
+        if isinstance(sample, EncodedQuestions):
+            return EncodedQuestions(**_base(sample), samples=self._with_shared_pixels(sample.samples))
         if isinstance(sample, EncodedPack):
             made = [self._with_pixels(one) for one in sample.samples]
             return EncodedPack(**_base(sample), samples=made)
@@ -146,18 +166,18 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
     def packing_cost(self, sample: EncodedSample | EncodedPack) -> dict[str, int]:
         """Tokens with the features of images, and tiles where they are counted."""
-        if isinstance(sample, EncodedPack):
+        if isinstance(sample, EncodedPack) and not isinstance(sample, EncodedQuestions):
             raise SampleError("a sample that is a pack already cannot be packed", reason="packed-twice")
-        cost = {"tokens": sample.total_tokens}
+        cost = {"tokens": self.token_count(sample)}
         if self.settings.pack_tiles is not None:
-            cost["tiles"] = sum(sample.num_tiles)
+            cost["tiles"] = sum({_shown(one): sum(one.num_tiles) for one in _samples_of(sample)}.values())
         return cost
 
     def token_count(self, sample: EncodedSample | EncodedPack) -> int:
         """Tokens with the features of images."""
         return sum(one.total_tokens for one in _samples_of(sample))
 
-    def pack_selected_samples(self, samples: list[EncodedSample]) -> EncodedPack:
+    def pack_selected_samples(self, samples: list[EncodedSample | EncodedQuestions]) -> EncodedPack:
         """The samples as one sequence; their borders are kept."""
         sources = tuple(source for sample in samples for source in sample.__sources__ or ())
         return EncodedPack(
@@ -165,7 +185,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             __restore_key__=samples[0].__restore_key__,
             __subflavors__=samples[0].__subflavors__,
             __sources__=sources or None,
-            samples=samples,
+            samples=[one for sample in samples for one in _samples_of(sample)],
         )
 
     def batch(self, samples: list[EncodedSample | EncodedPack]) -> LlavaBatch | dict[str, Any]:
@@ -229,6 +249,18 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             augment=bool((_base(sample)["__subflavors__"] or {}).get("augmentation")),
         )
 
+    def _questions(self, sample: Any, talk: Talk) -> EncodedQuestions:
+        """As many questions as fit a pack; which they are is drawn, so that in other epochs others are."""
+        encoded = [self._encode(sample, one) for one in questions_of(talk, most=self.settings.most_questions)]
+        room = self.settings.pack_tokens or sum(one.total_tokens for one in encoded)
+        kept: list[int] = []
+        for number in random.sample(range(len(encoded)), len(encoded)):
+            room -= encoded[number].total_tokens
+            if room < 0:
+                break
+            kept.append(number)
+        return EncodedQuestions(**_base(sample), samples=[encoded[number] for number in sorted(kept)])
+
     def _plans(self, talk: Talk, tokens: TokenizedConversation) -> list[TilePlan]:
         """Tiles of each image; fewer where they would leave no room for the text."""
         if talk.video:
@@ -262,6 +294,14 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             raise SampleError(f"{made} tiles were made, {sum(sample.num_tiles)} were planned", reason="tile-count")
         return replace(sample, images=[], plans=[], pixels=np.concatenate(tiles) if tiles else None)
 
+    def _with_shared_pixels(self, samples: Sequence[EncodedSample]) -> list[EncodedSample]:
+        """The samples with their pixels; those that show the same images have one array."""
+        made: dict[tuple[int, ...], EncodedSample] = {}
+        for sample in samples:
+            if _shown(sample) not in made:
+                made[_shown(sample)] = self._with_pixels(sample)
+        return [replace(one, images=[], plans=[], pixels=made[_shown(one)].pixels) for one in samples]
+
     def _offline_pack(self, sample: SampleListSample) -> EncodedPack:
         """The samples of a pack that was made beforehand, as far as they fit."""
         capacity = self.settings.pack_tokens or self.settings.max_tokens
@@ -292,6 +332,11 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
 def _samples_of(sample: EncodedSample | EncodedPack) -> Sequence[EncodedSample]:
     return sample.samples if isinstance(sample, EncodedPack) else [sample]
+
+
+def _shown(sample: EncodedSample) -> tuple[int, ...]:
+    """Which images a document of a sample shows: told by the objects, which its documents share."""
+    return tuple(map(id, sample.images))
 
 
 def _base(sample: Any) -> dict[str, Any]:
