@@ -24,14 +24,13 @@ from omniloom.parallel.plan import lay_out, parallelize
 from omniloom.storage.files import replace_file
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.data import task_encoder, training_data
-from omniloom.train.hooks import Hook, HookedLoader, after_each_step
-from omniloom.train.in_training import HeldOutLoss
+from omniloom.train.hooks import HookedLoader, after_each_step
+from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import ModelConfig, model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import freeze
 from omniloom.train.recipe import Recipe
-from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
 RECIPE_FILE = "recipe.yaml"
 
@@ -51,7 +50,7 @@ def build(recipe: Recipe) -> Run:
         num_workers=recipe.data.num_workers, lanes=recipe.data.lanes, seed_offset=recipe.seed,
     )  # fmt: skip
     encoder = task_encoder(recipe.data, recipe.model, config)
-    hooks = _hooks(recipe, model, encoder, workers, device)
+    hooks = hooks_of(recipe, model, config=config, encoder=encoder, workers=workers, device=device)
     own = get_savable_loader(training_data(recipe.data, encoder, workers)) if ranks.loads else None
 
     folder = Path(recipe.folder)
@@ -100,20 +99,6 @@ def load_model(settings: ModelConfig, config: LlavaConfig, *, seed: int) -> nn.M
         if name in settings.fresh:
             initialize(part, generator=generator)
     return model
-
-
-def _hooks(
-    recipe: Recipe, model: nn.Module, encoder: LlavaTaskEncoder, workers: WorkerConfig, device: torch.device
-) -> list[Hook]:
-    """What looks on while the run goes, in the order in which it is told of steps."""
-    hooks: list[Hook] = []
-    if recipe.evaluation.every_steps and recipe.data.validation is not None:
-        loss = HeldOutLoss(
-            model, recipe.data.validation, data=recipe.data, settings=recipe.evaluation, encoder=encoder,
-            workers=workers, device=device, steps=recipe.loop.steps,
-        )  # fmt: skip
-        hooks.append(loss)
-    return hooks
 
 
 def _loop(recipe: Recipe, *, data_ranks: int) -> LoopConfig:

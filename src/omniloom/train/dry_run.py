@@ -21,7 +21,7 @@ _BYTES_FLOAT32 = 4
 _ADAM_STATES = 2
 
 
-def describe(recipe: Recipe) -> str:
+def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None) -> str:
     """The plan of a run as text: parameters, memory by kind, tokens of a step, fill of packs, size of a checkpoint."""
     config = model_config(recipe.model)
     model = build_module(config, device="meta")

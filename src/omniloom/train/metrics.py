@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Any, Protocol
 
 import torch
 
+from omniloom.errors import ConfigError
+
 logger = logging.getLogger("omniloom")
 
 STEPS_FILE = "steps.jsonl"
+_WANDB_ID = "wandb-run-id"
 
 
 class Writer(Protocol):
@@ -36,7 +40,8 @@ class LogConfig:
         every_steps: a line for people each so many steps. JSON lines hold every step.
         tensorboard: also write TensorBoard's files.
         wandb_project: also log to this project of Weights & Biases.
-        peak_flops: of one device in the precision that is used, for MFU; 0: MFU is left out.
+        peak_flops: operations a second of one device in the precision that is used, for MFU; 0: by the device's name,
+            where `omniloom.train.meter` knows it.
     """
 
     every_steps: int = 10
@@ -69,7 +74,7 @@ class StepLog:
             kept = [line for line in _lines(path) if json.loads(line)["step"] <= first_step]
             path.write_text("".join(f"{line}\n" for line in kept))
             self._file = path.open("a", buffering=1)
-            self._writers = _writers(folder, config)
+            self._writers = _writers(folder, config, first_step=first_step)
 
     def step(self, step: int, values: Mapping[str, Any]) -> None:
         """Tell of a step; ``step`` counts from 1."""
@@ -104,20 +109,23 @@ def peak_memory_bytes(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _writers(folder: Path, config: LogConfig) -> list[Writer]:
+def _writers(folder: Path, config: LogConfig, *, first_step: int) -> list[Writer]:
     writers: list[Writer] = []
     if config.tensorboard:
-        writers.append(_TensorBoard(folder / "tensorboard"))
+        writers.append(_TensorBoard(folder / "tensorboard", first_step=first_step))
     if config.wandb_project is not None:
         writers.append(_WeightsAndBiases(folder, config.wandb_project))
     return writers
 
 
 class _TensorBoard:
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
-
-        self._writer = SummaryWriter(str(folder))
+    def __init__(self, folder: Path, *, first_step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ConfigError("log.tensorboard needs `pip install omniloom[log]`.") from error
+        # Steps that come again after a resume take the place of those that were written.
+        self._writer = SummaryWriter(str(folder), purge_step=first_step + 1 if first_step else None)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -128,10 +136,19 @@ class _TensorBoard:
 
 
 class _WeightsAndBiases:
-    def __init__(self, folder: Path, project: str) -> None:
-        import wandb  # noqa: PLC0415 - an extra
+    """One run there for each run here: its id lies in the run's folder, so that a resumed run goes on with it."""
 
-        self._run = wandb.init(project=project, dir=str(folder), name=folder.name, resume="allow")
+    def __init__(self, folder: Path, project: str) -> None:
+        try:
+            import wandb  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ConfigError("log.wandb_project needs `pip install omniloom[log]`.") from error
+        path = folder / _WANDB_ID
+        if not path.is_file():
+            path.write_text(uuid.uuid4().hex[:16])
+        self._run = wandb.init(
+            project=project, dir=str(folder), name=folder.name, id=path.read_text().strip(), resume="allow"
+        )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +15,14 @@ from omniloom.errors import ConfigError
 from omniloom.parallel.plan import ParallelConfig
 from omniloom.train.checkpoint import CheckpointConfig
 from omniloom.train.data import DataConfig
+from omniloom.train.hang_watch import HangConfig
 from omniloom.train.in_training import EvaluationConfig
 from omniloom.train.loop import LoopConfig
 from omniloom.train.metrics import LogConfig
 from omniloom.train.model_files import ModelConfig
 from omniloom.train.optimizer import OptimizerConfig
 from omniloom.train.parts import PartConfig
+from omniloom.train.profiling import ProfileConfig
 from omniloom.train.schedule import ScheduleConfig
 
 Status = Literal["run", "built-on-meta", "unrun"]
@@ -34,7 +36,8 @@ class Recipe:
         status: ``run``: it ran to its end; ``built-on-meta``: only its model was built; ``unrun``.
         folder: of the run: checkpoints, steps, the resolved recipe.
         seed: of the order of data and of fresh weights.
-        model, data, parts, loop, optimizer, schedule, parallel, checkpoint, log, evaluation: see their classes.
+        model, data, parts, loop, optimizer, schedule, parallel, checkpoint, log: see their classes.
+        evaluation, profile, hang: what looks on meanwhile.
         note: for people.
     """
 
@@ -50,16 +53,20 @@ class Recipe:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    profile: ProfileConfig = field(default_factory=ProfileConfig)
+    hang: HangConfig = field(default_factory=HangConfig)
     seed: int = 0
     note: str = ""
 
 
-def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+def read_recipe(path: Path, overrides: Sequence[str] = (), *, workspace: Path | None = None) -> Recipe:
     """The recipe of a file.
 
     Args:
         path: a YAML file; paths in it are relative to the current folder.
         overrides: ``key.of.setting=value`` each, the value as in YAML.
+        workspace: where runs and models lie in place of the current folder: ``folder``, ``model.folder`` and
+            ``model.start``, unless they are absolute.
 
     Raises:
         ConfigError: no YAML, an unknown or missing setting, a value of another kind; with file and line.
@@ -86,7 +93,16 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         known = next((tuple(keys[:n]) for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
         return f"{path}, line {lines[known]}" if known is not None else str(path)
 
-    return read_dataclass(Recipe, tree, place=place)
+    recipe = read_dataclass(Recipe, tree, place=place)
+    return recipe if workspace is None else _in_workspace(recipe, workspace)
+
+
+def _in_workspace(recipe: Recipe, workspace: Path) -> Recipe:
+    def within(path: str | None) -> str | None:
+        return None if path is None else str(workspace / path)
+
+    model = replace(recipe.model, folder=within(recipe.model.folder), start=within(recipe.model.start))
+    return replace(recipe, folder=str(workspace / recipe.folder), model=model)
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
