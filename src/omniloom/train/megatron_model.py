@@ -41,7 +41,7 @@ def described_model(flags: ScriptFlags) -> LlavaConfig:
         image_token_id=language.vocab_size,
         feature_layers=(-1,),
         keep_class_token=vision.prefix_tokens == 0 if drops else True,
-        norm_features=vision.post_norm,
+        norm_features=flags.text("vision-model-type", "clip") == "siglip",  # the others give features before their norm
     )
 
 

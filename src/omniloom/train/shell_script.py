@@ -204,6 +204,7 @@ class _Followed:
             name, _, index = piece.text.partition("[")
             if piece.kind == "variable" and index:
                 yield from self._variables.get(name, [])
+                begun = False
                 continue
             value = self._value(piece)
             if piece.quoted or piece.kind == "text":

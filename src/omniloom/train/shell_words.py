@@ -124,6 +124,9 @@ class _Reader:
                 self._forward(1)
                 within = [one for one in self.words(end=")") if not one.separator]
                 return Word(_joined(pieces), line, array=tuple(within))
+        if pieces and self._text.startswith("()", self._at):  # of a function that is defined
+            pieces.append(Piece("text", "()", quoted=False))
+            self._forward(2)
         return Word(_joined(pieces), line)
 
     def _ends_word(self) -> bool:
@@ -164,7 +167,9 @@ class _Reader:
             match = _BRACED.fullmatch(within)
             if match is None:
                 return Piece("output", f"${{{within}}}", quoted)
-            return Piece("variable", match[1] + (match[2] or ""), quoted, default=(match[3] or "").strip("\"'"))
+            default = match[3] or ""
+            whole = quoted or default[:1] in ("'", '"')
+            return Piece("variable", match[1] + (match[2] or ""), whole, default=default.strip("\"'"))
         self._forward(1)
         name = _NAME.match(self._text, self._at)
         if name is None:
