@@ -43,14 +43,15 @@ def training_flops(config: LlavaConfig, work: Work, *, trained: Collection[str])
     """
     tower, projector, language = (name in trained for name in ("vision_tower", "projector", "language_model"))
     passes_language = _FORWARD + _TO_INPUTS * (tower or projector or language)
-    passes_projector = _FORWARD + _TO_INPUTS * tower + _TO_WEIGHTS * projector
     passes_tower = _FORWARD + (_TO_INPUTS + _TO_WEIGHTS) * tower
     of_language = language_matrices(config.language) * sum(work.documents) * (passes_language + _TO_WEIGHTS * language)
     of_language += head_matrix(config.language) * work.learned_tokens * (passes_language + _TO_WEIGHTS * language)
     of_language += causal_attention(config.language, work.documents) * (2 * passes_language - _FORWARD)
     of_tower = tower_forward(config) * work.tiles * passes_tower
-    of_projector = projector_forward(config) * work.tiles * passes_projector
-    return of_language + of_tower + of_projector
+    first, *others = projector_forward(config)
+    of_projector = first * (_FORWARD + _TO_INPUTS * tower + _TO_WEIGHTS * projector)
+    of_projector += sum(others) * (_FORWARD + _TO_INPUTS * (tower or projector) + _TO_WEIGHTS * projector)
+    return of_language + of_tower + of_projector * work.tiles
 
 
 def language_matrices(config: DecoderConfig) -> int:
@@ -83,12 +84,11 @@ def tower_forward(config: LlavaConfig) -> int:
     return _patches(vision, rows * columns) + last * layer
 
 
-def projector_forward(config: LlavaConfig) -> int:
-    """Operations of a tile in the projector, forward."""
+def projector_forward(config: LlavaConfig) -> list[int]:
+    """Operations of a tile in each matrix of the projector, forward."""
     side = config.vision.image_size
     widths = (config.projector.reduced_dim, *config.projector.hidden_dims, config.projector.output_dim)
-    matrices = sum(before * after for before, after in pairwise(widths))
-    return 2 * matrices * config.image_tokens(side, side)
+    return [2 * before * after * config.image_tokens(side, side) for before, after in pairwise(widths)]
 
 
 def _patches(vision: VisionConfig, patches: int) -> int:

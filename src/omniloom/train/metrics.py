@@ -19,6 +19,19 @@ from omniloom.errors import ConfigError
 logger = logging.getLogger("omniloom")
 
 STEPS_FILE = "steps.jsonl"
+# What the line for people tells, and under which name; the JSON lines tell everything.
+_FOR_PEOPLE = {
+    "loss": "loss",
+    "validation_loss": "validation",
+    "learning_rate": "lr",
+    "gradient_norm": "norm",
+    "tokens_per_second": "tokens/s",
+    "images_per_second": "images/s",
+    "mfu": "MFU",
+    "fill": "fill",
+    "data_wait_seconds": "data wait",
+    "skipped_steps": "skipped",
+}
 _WANDB_ID = "wandb-run-id"
 
 
@@ -87,10 +100,10 @@ class StepLog:
         if step % self._config.every_steps == 0 or step in (1, self._steps):
             done = step - self._first_step
             left = (time.perf_counter() - self._started) / max(1, done) * (self._steps - step)
-            told = "  ".join(
-                f"{name} {_short(value)}" for name, value in values.items() if isinstance(value, int | float)
-            )
-            logger.info("step %d/%d  %s  %s left", step, self._steps, told, _clock(left))
+            told = [
+                f"{label} {_short(plain[name])}" for name, label in _FOR_PEOPLE.items() if plain.get(name) is not None
+            ]
+            logger.info("step %d/%d  %s  %s left", step, self._steps, "  ".join(told), _clock(left))
 
     def close(self) -> None:
         """Write what is held back."""
