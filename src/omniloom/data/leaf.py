@@ -38,6 +38,11 @@ class Leaf:
     def __post_init__(self) -> None:
         self._first_row = first_row(self.rows)
 
+    @property
+    def far_rows(self) -> Any:
+        """The rows, where they lie in a store (see `read_ahead.FarRows`); else ``None``."""
+        return self.rows if getattr(self.rows, "is_far", False) else None
+
     def read(self, row: int) -> RawSample:
         """The undecoded parts of a row."""
         return self.rows.read(row)

@@ -11,6 +11,7 @@ from omniloom.data.index.dataset import DatasetIndex, open_dataset
 from omniloom.data.sample import RawSample
 from omniloom.data.shards.tar_shard import TarShard
 from omniloom.errors import DatasetError, SampleError, SkipSample
+from omniloom.storage.urls import is_url
 
 
 class TarRows:
@@ -63,6 +64,20 @@ class TarRows:
         if excluded and name in excluded:
             raise SkipSample("excluded")
         return RawSample(name, shard.name, parts)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its shards lie in a store."""
+        return is_url(self.index.shards[0].path)
+
+    def knows_places(self, row: int) -> bool:
+        """Whether `places` answers without a request."""
+        return self._shard_of(row)[0].knows_places()
+
+    def places(self, row: int) -> list[tuple[str, int, int]]:
+        """The ranges that reading a row asks for; none where they are not known beforehand."""
+        shard, shard_row, _ = self._shard_of(row)
+        return shard.places(shard_row, self.wanted)
 
     def parts_of_first_row(self) -> frozenset[str]:
         """Names of the parts of the first row; nothing where it cannot be read."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from omniloom.data.loader.processes import StartMethod
 from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.read_ahead import default_budget_bytes
 from omniloom.data.plan.lane import default_lanes
 from omniloom.errors import ConfigError
 
@@ -31,6 +32,8 @@ class WorkerConfig:
             keeps its own.
         decode_threads: threads of each process that read and decode ahead; ``None``: as many cores as there are for
             it, at most 4, and none where it would be one.
+        read_ahead_bytes: bytes of stores that the rank's lanes together may hold before they are due; 0: nothing is
+            fetched ahead; ``None``: 2 GiB, at most an eighth of the machine's memory shared by the ranks on it.
         start_method: ``spawn`` (a fresh interpreter; takes closures and notebook classes) or ``fork``.
         on_worker_death: ``restart`` or ``raise``.
         faults: what becomes of samples that cannot be used.
@@ -48,6 +51,7 @@ class WorkerConfig:
     pin_memory: bool | None = None
     lanes: int | None = None
     decode_threads: int | None = None
+    read_ahead_bytes: int | None = None
     start_method: StartMethod = "spawn"
     on_worker_death: Literal["restart", "raise"] = "restart"
     faults: FaultPolicy = field(default_factory=FaultPolicy)
@@ -89,6 +93,11 @@ class WorkerConfig:
         processes = max(1, num_workers) * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # as torchrun sets it
         cores = len(os.sched_getaffinity(0)) // processes
         return min(4, cores) if cores > 1 else 0
+
+    def ahead_bytes(self, num_workers: int) -> int:
+        """Bytes of stores that each process may hold before they are due."""
+        rank_bytes = default_budget_bytes() if self.read_ahead_bytes is None else self.read_ahead_bytes
+        return rank_bytes // max(1, num_workers)
 
     @property
     def fault_policy(self) -> FaultPolicy:

@@ -31,11 +31,12 @@ class InlineLanes:
         policy: FaultPolicy,
         *,
         threads: int,
+        ahead_bytes: int = 0,
         keep_random_state: bool,
         watch: OwnWatch | None = None,
     ) -> None:
         take_in_hand = watch.board.take_in_hand if watch is not None else None
-        self._runner = LaneRunner(pipeline, policy, threads=threads, take_in_hand=take_in_hand)
+        self._runner = LaneRunner(pipeline, policy, threads=threads, ahead_bytes=ahead_bytes, take_in_hand=take_in_hand)
         self._keep_random_state = keep_random_state
         self._watch = watch
         self._lanes: dict[int, Lane] = {}

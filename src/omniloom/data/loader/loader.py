@@ -154,14 +154,17 @@ class Loader:
     def _make_engine(self) -> WorkerPool | InlineLanes:
         config, pipeline = self.worker_config, self.dataset.pipeline
         threads = config.threads(self.num_workers) if make_of(pipeline).ahead else 0
+        ahead = config.ahead_bytes(self.num_workers)
         if self.num_workers == 0:
             keep = self.dataset.user_code
             limit, fail = self._settings.watchdog_seconds, self._settings.fail_on_timeout
             watch = OwnWatch(limit, fail=fail) if limit is not None else None
-            lanes = InlineLanes(pipeline, config.fault_policy, threads=threads, keep_random_state=keep, watch=watch)
+            lanes = InlineLanes(
+                pipeline, config.fault_policy, threads=threads, ahead_bytes=ahead, keep_random_state=keep, watch=watch
+            )
             lanes.use_cache(self._cache_pool)
             return lanes
-        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start, self._cache_pool)
+        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start, self._cache_pool, ahead)
         return WorkerPool(order, self._settings)
 
     def begin_pass(self) -> None:

@@ -28,6 +28,7 @@ class WorkOrder:
         threads: threads that read and decode ahead.
         on_start: called once in the worker before any work, or ``None``.
         cache_pool: for user code, or ``None``.
+        ahead_bytes: bytes of stores that the worker's lanes may hold before they are due.
     """
 
     pipeline: Stage
@@ -36,6 +37,7 @@ class WorkOrder:
     threads: int = 0
     on_start: Callable[[int], None] | None = None
     cache_pool: CachePool | None = None
+    ahead_bytes: int = 0
 
 
 # The caller says:

@@ -11,6 +11,7 @@ from omniloom.data.pipeline.batch import Map
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.make import Make
+from omniloom.data.pipeline.read_ahead import AheadBudget
 from omniloom.data.pipeline.running import Work, at_work
 from omniloom.data.pipeline.stream import Stage, State, Stream
 from omniloom.data.plan.lane import Lane
@@ -53,6 +54,7 @@ class LaneRunner:
         pipeline: root stage of the pipeline.
         policy: what becomes of samples that cannot be used.
         threads: threads that read and cook ahead.
+        ahead_bytes: bytes of stores that all lanes here may hold before they are due.
         take_in_hand: called with the numbers of each key before it is worked on.
     """
 
@@ -62,10 +64,12 @@ class LaneRunner:
         policy: FaultPolicy,
         *,
         threads: int = 0,
+        ahead_bytes: int = 0,
         take_in_hand: Callable[[int, int, int, int], None] | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self.desk = Desk(policy, threads=ThreadPoolExecutor(threads, "omniloom") if threads else None)
+        executor = ThreadPoolExecutor(threads, "omniloom") if threads else None
+        self.desk = Desk(policy, threads=executor, ahead=AheadBudget(ahead_bytes))
         if take_in_hand is not None:
             self.desk.take_in_hand = take_in_hand
         self.work = Work.of(pipeline)

@@ -42,6 +42,7 @@ class LoaderStats:
                 "read_bytes": tally.read_bytes,
                 "yielded": tally.yielded,
                 "skipped": dict(tally.skipped),
+                **({"store": dict(tally.store)} if tally.store else {}),
                 "read_again": again.read,
                 "read_again_bytes": again.read_bytes,
             }

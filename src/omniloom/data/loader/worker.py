@@ -82,7 +82,11 @@ class Worker:
         if order.on_start is not None:
             order.on_start(order.number)
         self._runner = LaneRunner(
-            order.pipeline, order.policy, threads=order.threads, take_in_hand=self._board.take_in_hand
+            order.pipeline,
+            order.policy,
+            threads=order.threads,
+            ahead_bytes=order.ahead_bytes,
+            take_in_hand=self._board.take_in_hand,
         )
         self._runner.work.cache = order.cache_pool
 

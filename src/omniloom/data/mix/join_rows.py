@@ -78,6 +78,23 @@ class JoinRows:
             )
         )
 
+    @property
+    def is_far(self) -> bool:
+        """Whether any source lies in a store."""
+        return any(getattr(source, "is_far", False) for source in self.columns)
+
+    def knows_places(self, row: int) -> bool:
+        """Whether `places` answers without a request."""
+        return all(source.knows_places(one) for source, one in self._far_columns(row))
+
+    def places(self, row: int) -> list[tuple[str, int, int]]:
+        """The ranges that reading a row asks for in the sources that lie in a store."""
+        return [place for source, one in self._far_columns(row) for place in source.places(one)]
+
+    def _far_columns(self, row: int) -> list[tuple[Any, int]]:
+        pairs = zip(self.columns, self.lines[row].tolist(), strict=True)
+        return [(source, one) for source, one in pairs if one >= 0 and getattr(source, "is_far", False)]
+
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of the primary's row; never raises."""
         return self.columns[0].origin(int(self.lines[row, 0]))

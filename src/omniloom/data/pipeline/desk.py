@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from omniloom.data.pipeline.faults import FaultPolicy
+from omniloom.data.pipeline.read_ahead import AheadBudget
 from omniloom.data.sample import SampleKey
 
 
@@ -23,12 +24,15 @@ class LeafTally:
         read_bytes: bytes of their parts.
         yielded: samples that went on to the caller.
         skipped: samples left out, by reason.
+        store: what reading ahead from a store came to: ``rows_ahead`` and ``rows_singly``, ``requests`` and
+            ``requested_bytes``, and ``spool_peak_bytes``, the most that a process held.
     """
 
     read: int = 0
     read_bytes: int = 0
     yielded: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
+    store: dict[str, int] = field(default_factory=dict)
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count samples that are left out."""
@@ -46,6 +50,9 @@ class LeafTally:
         self.yielded += other.yielded
         for reason, count in other.skipped.items():
             self.skip(reason, count)
+        for name, count in other.store.items():
+            known = self.store.get(name, 0)
+            self.store[name] = max(known, count) if name.endswith("_peak_bytes") else known + count
 
 
 class Tally:
@@ -76,6 +83,7 @@ class Desk:
         tally: counts since they were last taken.
         poisoned: keys that killed their worker twice; they are sample errors from then on.
         threads: read and cook ahead (decoders let other threads run); user code never runs there.
+        ahead: bytes of stores that lanes may hold before they are due.
         take_in_hand: called with the numbers of each key before it is worked on, so that a death can be explained.
     """
 
@@ -83,4 +91,5 @@ class Desk:
     tally: Tally = field(default_factory=Tally)
     poisoned: frozenset[SampleKey] = frozenset()
     threads: Executor | None = None
+    ahead: AheadBudget = field(default_factory=lambda: AheadBudget(0))
     take_in_hand: Callable[[int, int, int, int], None] = _nobody_looks

@@ -13,6 +13,7 @@ from omniloom.data.pipeline import seeding
 from omniloom.data.pipeline.decode_ahead import decode
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
+from omniloom.data.pipeline.read_ahead import ReadAhead
 from omniloom.data.pipeline.restore import with_restore_key
 from omniloom.data.pipeline.seeding import KeySeeds
 from omniloom.data.pipeline.stream import Item, KeyStage, KeyStream, State, describe
@@ -133,6 +134,7 @@ class MakeStream(Iterator[Item]):
         self._has_work = bool(make.cooks) or make.encode is not None or self._tell is not None
         self._call = "loading"  # what is being done, for messages
         self._ahead: dict[SampleKey, Future[tuple[int, Any]]] | None = {} if desk.threads and make.ahead else None
+        self._far = ReadAhead.of(make, lane, self._keys, desk)
 
     def state_dict(self) -> State:
         """The plan's state."""
@@ -143,6 +145,8 @@ class MakeStream(Iterator[Item]):
         self._keys.load_state_dict(state)
         if self._ahead is not None:
             self._ahead.clear()
+        if self._far is not None:
+            self._far.restart()
 
     def __next__(self) -> Item:
         leaves, desk = self._make.leaves, self._desk
@@ -152,6 +156,8 @@ class MakeStream(Iterator[Item]):
                 return UNIT_END, None
             desk.take_in_hand(*key)
             tally = desk.tally.leaf(key[0])
+            if self._far is not None:
+                self._far.due(key)
             sample = None
             try:
                 if self._ahead is None and not desk.poisoned:  # the usual case, with a call less
@@ -193,12 +199,12 @@ class MakeStream(Iterator[Item]):
 
     def remake(self, key: SampleKey) -> Item | None:
         """The sample of a key that came before; ``None``, counted, where it cannot be made now."""
-        keys, tell = self._keys, self._tell
-        self._keys, self._tell = _OneKey(key), None
+        keys, tell, far = self._keys, self._tell, self._far
+        self._keys, self._tell, self._far = _OneKey(key), None, None
         try:
             return next(self, None)
         finally:
-            self._keys, self._tell = keys, tell
+            self._keys, self._tell, self._far = keys, tell, far
 
     def _load(self, key: SampleKey, tally: LeafTally) -> Any:
         """The cooked sample of a key, read just now or ahead of time."""
@@ -254,6 +260,8 @@ class ManyStream(MakeStream):
             key = next(self._keys)
             if key is UNIT_END:
                 return UNIT_END, None
+            if self._far is not None:
+                self._far.due(key)
             self._row = self._samples_of(key)
 
     def remake(self, key: SampleKey) -> Item | None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from omniloom.data.shards.archive_file import FileMark, Window
 from omniloom.errors import StorageError
 from omniloom.storage.open import open_store
+from omniloom.storage.spool import SPOOL
 from omniloom.storage.store import Stat, Store
 from omniloom.storage.urls import split_url
 
@@ -147,7 +148,13 @@ class RemoteArchive:
         return mark_of(self.stat())
 
     def pread(self, length: int, start: int) -> bytes:
-        """Up to ``length`` bytes from ``start``; fewer only where the archive ends. Raises StorageError."""
+        """Up to ``length`` bytes from ``start``; fewer only where the archive ends. Raises StorageError.
+
+        What a read-ahead fetched is taken from the spool.
+        """
+        ahead = SPOOL.take(self.path, start, start + length)
+        if ahead is not None:
+            return ahead
         stat = self.stat()
         stop = min(start + length, stat.size_bytes)
         if stop <= start:

@@ -71,6 +71,20 @@ class SubRows:
         """The undecoded parts of a row. Raises as the rows' own `read`."""
         return self.rows.read(row + self.start)
 
+    @property
+    def is_far(self) -> bool:
+        """Whether they lie in a store."""
+        return bool(getattr(self.rows, "is_far", False))
+
+    def knows_places(self, row: int) -> bool:
+        """Whether `places` answers without a request; asked only of rows in a store."""
+        return bool(self.rows.knows_places(row + self.start))  # type: ignore[attr-defined]
+
+    def places(self, row: int) -> Sequence[tuple[str, int, int]]:
+        """The ranges that reading a row asks for; asked only of rows in a store."""
+        found: Sequence[tuple[str, int, int]] = self.rows.places(row + self.start)  # type: ignore[attr-defined]
+        return found
+
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of a row; never raises."""
         return self.rows.origin(row + self.start)

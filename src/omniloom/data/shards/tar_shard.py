@@ -25,12 +25,13 @@ from omniloom.data.shards.tar import check_first_block, parse_window, read_membe
 from omniloom.data.shards.tar_index import read_index_file, read_tar_index, tar_index_path
 from omniloom.errors import SampleError, ShardError, StorageError
 from omniloom.storage.node_copy import StoredFile
-from omniloom.storage.urls import redacted
+from omniloom.storage.urls import is_url, redacted
 
 MEMBER_LIMIT_BYTES = 4 << 30
 """A part with more bytes is refused before it is read."""
 
 _WHOLE_SPAN_BYTES = 1 << 20
+_WHOLE_FAR_SPAN_BYTES = 16 << 20  # what comes in the time of the requests by which one would look for its parts
 _OPEN_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _FILES = Pool("file", 512 if _OPEN_LIMIT == resource.RLIM_INFINITY else max(8, min(512, _OPEN_LIMIT // 4)))
 _TABLES = Pool("offsets", TABLE_BYTES)
@@ -51,6 +52,7 @@ class TarShard:
         fingerprint: its sampled header digest when it was indexed; ``None`` if that is not known.
         parts_path: table of its parts, where the spans of the index do not describe it.
         index: its index, where it does not lie beside it.
+        state: what its store told of it when it was indexed (`FileMark.state`); the same again spares looking at it.
         rule: how names of members are split into key and part.
         member_limit_bytes: largest part that is read.
     """
@@ -65,6 +67,7 @@ class TarShard:
         fingerprint: str | None = None,
         parts_path: str | os.PathLike[str] | StoredFile | None = None,
         index: StoredFile | None = None,
+        state: str = "",
         rule: KeyRule = "first-dot",
         member_limit_bytes: int = MEMBER_LIMIT_BYTES,
     ) -> None:
@@ -75,7 +78,10 @@ class TarShard:
         self._fingerprint = fingerprint
         self._rule = rule
         self._limit = member_limit_bytes
+        self.is_far = is_url(self.path)
+        self._whole_bytes = _WHOLE_FAR_SPAN_BYTES if self.is_far else _WHOLE_SPAN_BYTES
         self._index = index
+        self._state = state
         self._table = None if parts_path is None else PartsTable(parts_path)
         self._file: Archive | None = None
         self._offsets: array[int] | None = None
@@ -108,10 +114,12 @@ class TarShard:
         else:
             start, stop = self.byte_range(row)
         length = stop - start
-        if length > self._limit or (length > _WHOLE_SPAN_BYTES and wanted is not None):
+        if length > self._limit or (length > self._whole_bytes and wanted is not None):
             return self._read_by_part(file, row, wanted)
         try:
             span = file.pread(length, start)
+        except StorageError:
+            raise  # of a store, which has tried it again for long enough
         except (OSError, MemoryError):
             span = b""
         if len(span) != length:  # rare enough to ask again, by the function that knows every case
@@ -147,6 +155,22 @@ class TarShard:
         if not 0 <= row < self.samples:
             raise IndexError(f"{self.name}: there is no row {row:,}; the shard has {self.samples:,} samples")
         return (offsets[row] if row else 0), offsets[row + 1]  # sample 0 starts at 0, as Energon reads it
+
+    def knows_places(self) -> bool:
+        """Whether `places` answers without a request."""
+        return self._file is not None and (self._offsets is not None or self._table is not None)
+
+    def places(self, row: int, wanted: Container[str] | None = None) -> list[tuple[str, int, int]]:
+        """The ranges of the object that `read` will ask for, in the order of the archive; none where it looks first."""
+        if self._file is None:
+            self._open()
+        if self._table is not None:
+            parts = [part for part in self._table.row(row)[1] if wanted is None or part[0] in wanted]
+            return [(self.path, start - BLOCK_BYTES, stop) for _, start, stop in parts]
+        start, stop = self.byte_range(row)
+        if stop - start > self._limit or (stop - start > self._whole_bytes and wanted is not None):
+            return []
+        return [(self.path, start, stop)]
 
     def close(self) -> None:
         """Close the file and forget the offsets; the next question opens it again."""
@@ -259,15 +283,24 @@ class TarShard:
         length = stop - start
         if length > self._limit:
             raise self._too_large(row, length, part)
-        if not checksum_holds(file.read(BLOCK_BYTES, start - BLOCK_BYTES)):
+        if self.is_far:  # one request; the spool holds just this range
+            whole = file.read(BLOCK_BYTES + length, start - BLOCK_BYTES)
+            header, data = whole[:BLOCK_BYTES], whole[BLOCK_BYTES:]
+        else:
+            header, data = self._read_near_part(file, row, part, start, length)
+        if not checksum_holds(header):
             raise self._stale(f"part {part!r} of row {row} has no sound header before it", start - BLOCK_BYTES)
-        try:
-            data = file.read(length, start)
-        except MemoryError:
-            raise self._too_large(row, length, part) from None
         if len(data) != length:
             raise self._stale(f"part {part!r} of row {row} ends at byte {stop:,}, after the end of the file", start)
         return data
+
+    def _read_near_part(self, file: Archive, row: int, part: str, start: int, length: int) -> tuple[bytes, bytes]:
+        """The header block before a payload, and the payload, which is read only after a sound header."""
+        header = file.read(BLOCK_BYTES, start - BLOCK_BYTES)
+        try:
+            return header, file.read(length, start) if checksum_holds(header) else b""
+        except MemoryError:
+            raise self._too_large(row, length, part) from None
 
     def _open(self) -> Archive:
         """Open the file; where the system allows no more files, after closing others."""
@@ -281,11 +314,13 @@ class TarShard:
     def _open_once(self) -> Archive:
         """Open the file and see that it has the size that was indexed; the first time, look at its headers too."""
         file = open_archive(self.path, shard=self.name)
-        size_bytes = file.mark().size_bytes
+        mark = file.mark()
+        size_bytes = mark.size_bytes
         if self._size_bytes is not None and size_bytes != self._size_bytes:
             raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
         if not self._checked:
-            self._check(file)
+            if not self._state or mark.state != self._state:
+                self._check(file)
             self._checked = True
         self._file = file
         _FILES.keep(self, 1)
