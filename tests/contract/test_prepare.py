@@ -523,7 +523,7 @@ def _die(_request: Any) -> None:
 
 def test_a_scanning_process_that_dies_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = _set(tmp_path)
-    monkeypatch.setattr("omniloom.data.index.prepare.scan_one", _die)
+    monkeypatch.setattr("omniloom.data.index.scanning.scan_apart", _die)
     with (
         ProcessPoolExecutor(1, mp_context=get_context("fork")) as executor,
         pytest.raises(WorkerError, match=r"died while it read s0\.tar or a shard near it"),

@@ -18,7 +18,7 @@ from omniloom.data.index.lint import FINDINGS_KEPT, LintReport
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
 from omniloom.data.index.sample_types import CRUDE_TYPE
-from omniloom.data.index.scanning import in_order
+from omniloom.data.index.parallel_work import in_order
 from omniloom.data.index.source_kind import Source
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits

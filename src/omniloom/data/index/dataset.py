@@ -34,6 +34,7 @@ class ShardEntry(NamedTuple):
         parts_path: its parts table, for a shard that the spans of its index do not describe; else ``None``.
         excluded_keys: keys of samples that are not to be yielded; they count in ``samples``.
         index_file: its index, where that does not lie beside it.
+        state: what its store told of it when it was indexed; empty where that is not known.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ShardEntry(NamedTuple):
     parts_path: str | StoredFile | None
     excluded_keys: frozenset[str]
     index_file: StoredFile | None = None
+    state: str = ""
 
     def open(self, rule: KeyRule) -> TarShard:
         """The shard at work; the file is opened at its first use.
@@ -59,6 +61,7 @@ class ShardEntry(NamedTuple):
             fingerprint=self.fingerprint,
             parts_path=self.parts_path,
             index=self.index_file,
+            state=self.state,
             rule=rule,
         )
 
@@ -154,12 +157,13 @@ def _entries(
     nothing: frozenset[str] = frozenset()
     entries = []
     for name in names:
-        size_bytes, fingerprint, irregular, _ = marks.get(name) or (None, None, False, "")
+        size_bytes, fingerprint, irregular, state = marks.get(name) or (None, None, False, "")
         table = place.parts_table(name) if irregular else None
         path = f"{place.root}/{name}" if plain else place.shard(name)
         index = None if plain else place.index_of(name)
         keys = excluded.get(name, nothing)
-        entries.append(ShardEntry(name, path, info.shard_counts[name], size_bytes, fingerprint, table, keys, index))
+        rows = info.shard_counts[name]
+        entries.append(ShardEntry(name, path, rows, size_bytes, fingerprint, table, keys, index, state))
     return tuple(entries), known.key_rule if known else "first-dot"
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from omniloom.data.index.duplicates import KeyedShard, find_duplicates
 from omniloom.data.index.layout import PARTS_FOLDER, parts_path
-from omniloom.data.index.scanning import ScanRequest, ShardFault, in_order, scan_one
+from omniloom.data.index.parallel_work import in_order
+from omniloom.data.index.scanning import ScanRequest, ShardFault, scan_one
 from omniloom.data.index.sources import find_sources
 from omniloom.data.index.work_folder import INDEX_FOLDER, open_work_folder
 from omniloom.data.shards.archive_file import open_archive

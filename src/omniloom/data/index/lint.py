@@ -22,7 +22,7 @@ from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, m
 from omniloom.data.index.lint_parts import ERROR, WARNING
 from omniloom.data.index.lint_shard import Finding, LintedShard, LintRequest, lint_shard
 from omniloom.data.index.omniloom_json import ShardMark, read_omniloom_info
-from omniloom.data.index.scanning import in_order
+from omniloom.data.index.parallel_work import in_order
 from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.parts_table import read_keys

@@ -36,7 +36,7 @@ from omniloom.data.index.media_tables import (
     known_sources,
 )
 from omniloom.data.index.omniloom_json import read_omniloom_info
-from omniloom.data.index.scanning import in_order
+from omniloom.data.index.parallel_work import in_order
 from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.index.work_folder import move_file, open_work_folder
 from omniloom.errors import DatasetError, StorageError

@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from omniloom.data.index.info import is_prepared, read_info
 from omniloom.data.index.layout import DATABASE, SPLIT_YAML
-from omniloom.data.index.scanning import ScanDone, ShardFault, in_order, scan_one
+from omniloom.data.index.place import absolute_root, normal_root
+from omniloom.data.index.scanning import ScanDone, ShardFault, scan_all
 from omniloom.data.index.sidecar import DuplicateKeyPolicy, Prepared, SidecarBuilder
-from omniloom.data.index.sources import find_sources, named_shards, refuse_compressed
+from omniloom.data.index.sources import find_sources, list_shards, named_shards, refuse_compressed
 from omniloom.data.index.split_plan import plan_splits
 from omniloom.data.index.work_folder import open_work_folder
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
 from omniloom.errors import BadShardsError, ConfigError, DatasetError
+from omniloom.storage.urls import is_url, redacted
+
+if TYPE_CHECKING:
+    from omniloom.data.index.stage import Stage
 
 DEFAULT_WORKERS = 16
 _FAULTS_SHOWN = 20
@@ -67,6 +72,7 @@ def prepare_dataset(
     sqlite: bool = True,
     tar_index_only: bool = False,
     tmp_path: str | os.PathLike[str] | None = None,
+    meta_path: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Prepared:
     """Index a folder of shards, or bring its index up to date.
@@ -75,7 +81,7 @@ def prepare_dataset(
     rule of the shard stay the same. So an interrupted run goes on where it was, and only new shards are scanned.
 
     Args:
-        root: the folder.
+        root: the folder, a path or URL.
         shards: names of the shards, brace patterns allowed; ``None`` takes every ``*.tar`` below the folder, sorted.
         exclude: a regular expression; shards whose name holds a match are left out.
         split_ratio: shares of train, val and test as ``8,1,1``, or of any parts as a mapping. Shards are dealt anew in
@@ -84,8 +90,10 @@ def prepare_dataset(
         split_config: name of the split file.
         shuffle_seed: shuffle the shards before they are dealt by ratio.
         keep_split: leave each known shard in its part, and excludes as they are.
-        num_workers: scanning processes at most, never more than processors; 0 or 1 scans in this process.
-        executor: scans there instead; its workers have to see the same files.
+        num_workers: scanning processes at most, never more than processors; 0 or 1 scans in this process. For shards in
+            a store it is threads, which mostly wait.
+        executor: scans there instead, see `executors`; its workers have to see the shards, and nothing else of this
+            machine. Who scans a shard makes no difference to what is written.
         rule: how names of members are split into key and part.
         on_duplicate: what becomes of two parts of one name in a sample: refuse the shard, keep the first or the last.
         duplicate_keys: what becomes of a key in several shards: allow and count it, or refuse the data set.
@@ -93,6 +101,8 @@ def prepare_dataset(
         sqlite: whether to make ``index.sqlite``, which finds samples by key. Training does not need it.
         tar_index_only: renew only the index files of the shards in ``.info.json``; no splits, no counts.
         tmp_path: folder in which to build ``index.sqlite``, when the data set's own disk is slow.
+        meta_path: folder, a path or URL, for the sidecar and the indexes of a data set that must not be written to; it
+            is the path by which the data set is opened then.
         progress: called with a `Progress`.
 
     Raises:
@@ -104,11 +114,12 @@ def prepare_dataset(
     """
     if rule not in KEY_RULES:
         raise ConfigError(f"rule={rule!r}: expected one of {list(KEY_RULES)}.")
-    names = _shards(root, shards, exclude, tar_index_only=tar_index_only, skip=skip_bad_shards)
+    root, target = places(root, meta_path)
+    names = shard_names(root, shards, exclude, target=target, tar_index_only=tar_index_only, skip=skip_bad_shards)
     plan = None
     if not tar_index_only:
         plan = plan_splits(
-            root,
+            target,
             split_ratio=split_ratio,
             split_parts=split_parts,
             split_config=split_config,
@@ -116,38 +127,71 @@ def prepare_dataset(
             keep_split=keep_split,
         )
         plan.deal(names)  # fails now rather than after hours of scanning, if it is going to fail
-    with _build_folder(tmp_path) as database_path, open_work_folder(root) as work:
-        builder = SidecarBuilder(
-            root, work=work, rule=rule, on_duplicate=on_duplicate, sqlite=sqlite, database_path=database_path
-        )
-        try:
-            requests = [builder.request(name) for name in names]
-            meter = _Meter(root, names, progress)
-            _scan_all(builder, meter, in_order(scan_one, requests, executor=executor, num_workers=num_workers))
-            if meter.faults and not skip_bad_shards:
-                raise _bad_shards(root, meter.faults, len(names))
-            meter.report(phase="write")
-            return builder.commit(plan, split_config=split_config, duplicate_keys=duplicate_keys)
-        except BaseException:
-            builder.discard()
-            raise
+    with _build_folder(tmp_path) as database_path, _opened_stage(root, target, with_database=sqlite) as stage:
+        with open_work_folder(root if stage is None else stage.folder) as work:
+            builder = SidecarBuilder(
+                root if stage is None else stage.folder,
+                work=work,
+                rule=rule,
+                on_duplicate=on_duplicate,
+                sqlite=sqlite,
+                database_path=database_path,
+                elsewhere=None if stage is None else stage.elsewhere(),
+            )
+            try:
+                meter = _Meter(root, names, progress)
+                requests = [builder.request(name) for name in names]
+                _scan_all(builder, meter, scan_all(requests, executor=executor, num_workers=num_workers))
+                if meter.faults and not skip_bad_shards:
+                    raise _bad_shards(target, meter.faults, len(names))
+                meter.report(phase="write")
+                prepared = builder.commit(plan, split_config=split_config, duplicate_keys=duplicate_keys)
+            except BaseException:
+                builder.discard()
+                raise
+        if stage is not None:
+            stage.publish(builder.done, all_indexes=tar_index_only)
+    return prepared
 
 
-def _shards(
-    root: str | os.PathLike[str],
+def places(root: str | os.PathLike[str], meta_path: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """The folder of the shards and the folder that their sidecar belongs to, as paths or URLs."""
+    shards = normal_root(root)
+    if meta_path is None:
+        return shards, shards
+    return absolute_root(root), absolute_root(meta_path)
+
+
+@contextmanager
+def _opened_stage(root: str, target: str, *, with_database: bool) -> Iterator[Stage | None]:
+    """Where the sidecar is made; ``None``: beside its shards."""
+    if target == root and not is_url(root):
+        yield None
+        return
+    from omniloom.data.index.stage import open_stage  # noqa: PLC0415 - local sets need none
+
+    with open_stage(root, target, with_database=with_database) as stage:
+        yield stage
+
+
+def shard_names(
+    root: str,
     patterns: Sequence[str] | None,
     exclude: str | None,
     *,
-    tar_index_only: bool,
-    skip: bool,
+    target: str,
+    tar_index_only: bool = False,
+    skip: bool = False,
 ) -> list[str]:
-    if tar_index_only and not is_prepared(root):
+    """The shards that are to be indexed, in their order. See `prepare_dataset` for the arguments and errors."""
+    shown = redacted(root)
+    if tar_index_only and not is_prepared(target):
         raise DatasetError(
-            f"{os.fspath(root)}: is not prepared, so there is no list of shards to index. Run `omniloom prepare "
-            f"{os.fspath(root)}` without --tar-index-only."
+            f"{shown}: is not prepared, so there is no list of shards to index. Run `omniloom prepare {shown}` "
+            "without --tar-index-only."
         )
     if tar_index_only:
-        return list(read_info(root).shard_counts)
+        return list(read_info(target).shard_counts)
     if patterns is not None:
         return named_shards(root, patterns)
     sources = find_sources(root, exclude=exclude)
@@ -155,7 +199,7 @@ def _shards(
         raise refuse_compressed(root, sources.compressed)
     if not sources.shards:
         left = " once --exclude has left some out" if exclude else ""
-        raise DatasetError(f"{os.fspath(root)}: there is no *.tar file below this folder{left}. Check the path.")
+        raise DatasetError(f"{shown}: there is no *.tar file below this folder{left}. Check the path.")
     return sources.shards
 
 
@@ -168,7 +212,7 @@ class _Meter:
         self.faults: list[ShardFault] = []
         self._callback = callback
         self._shards_total = len(names)
-        self._sizes = {name: _size_bytes(Path(root, name)) for name in names} if callback else {}
+        self._sizes = _sizes_of(root, names) if callback else {}
         self._size_bytes_total = sum(self._sizes.values())
         self._shards = self._samples = self._size_bytes = self._reused = 0
         self.report(phase="scan")
@@ -215,11 +259,18 @@ def _bad_shards(root: str | os.PathLike[str], faults: Sequence[ShardFault], shar
     if len(faults) > _FAULTS_SHOWN:
         lines.append(f"  and {len(faults) - _FAULTS_SHOWN:,} more")
     return BadShardsError(
-        f"{os.fspath(root)}: {len(faults):,} of {shards:,} shards cannot be used; nothing was written but the finished "
-        "scans of the others. Mend or remove these shards, or leave them out with --skip-bad-shards:\n"
+        f"{redacted(os.fspath(root))}: {len(faults):,} of {shards:,} shards cannot be used; nothing was written but "
+        "the finished scans of the others. Mend or remove these shards, or leave them out with --skip-bad-shards:\n"
         + "\n".join(lines),
         faults=tuple(faults),
     )
+
+
+def _sizes_of(root: str | os.PathLike[str], names: Sequence[str]) -> dict[str, int]:
+    """Sizes of shards in bytes; 0 for one that cannot be looked at."""
+    if isinstance(root, str) and is_url(root):
+        return {entry.url: entry.size_bytes for entry in list_shards(root)}
+    return {name: _size_bytes(Path(root, name)) for name in names}
 
 
 def _size_bytes(path: Path) -> int:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
+import contextlib
+import errno
 import os
-import signal
-import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from multiprocessing.connection import wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from omniloom.data.index.layout import WORK_FOLDER
+from omniloom.data.index.parallel_work import in_order
+from omniloom.data.shards.archive_file import FileMark, mark_at, open_archive
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.parts_table import ScanSummary, read_parts_table, read_summary, write_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
 from omniloom.data.shards.tar_index import encode_tar_index, tar_index_path
-from omniloom.errors import ShardError, StorageError, WorkerError
+from omniloom.errors import ObjectChangedError, ShardError, StorageError
 from omniloom.storage.files import replace_file
+from omniloom.storage.node_copy import StoredFile
+from omniloom.storage.urls import is_url
 
-# Far more than any pool has workers, so that one long shard does not stop the others; results are small.
-_WINDOW = 1_024
-
-
-class _OfShard(Protocol):
-    @property
-    def shard(self) -> str: ...
-
-
-Request = TypeVar("Request", bound=_OfShard)
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from omniloom.data.shards.remote_archive import Transfer
 
 
 class ScanRequest(NamedTuple):
@@ -40,12 +31,13 @@ class ScanRequest(NamedTuple):
 
     Attributes:
         shard: its name.
-        path: the archive.
+        path: the archive, by path or URL.
         rule: how names are split.
         on_duplicate: the duplicate policy.
         new_table: where the parts table goes if the shard has to be scanned.
         old_tables: parts tables of earlier runs, usable while the shard is unchanged.
         new_index: where the index goes if the present one is missing or differs.
+        present_index: the present one; ``None``: beside the archive.
     """
 
     shard: str
@@ -53,8 +45,9 @@ class ScanRequest(NamedTuple):
     rule: KeyRule
     on_duplicate: DuplicatePolicy
     new_table: str
-    old_tables: tuple[str, ...]
+    old_tables: tuple[str | StoredFile, ...]
     new_index: str
+    present_index: str | None = None
 
 
 class ScanDone(NamedTuple):
@@ -66,6 +59,8 @@ class ScanDone(NamedTuple):
         table: the parts table.
         index_waits: a new index waits at ``new_index``; else the present one is right.
         reused: the scan is that of an earlier run.
+        transfer: what reading the shard cost, where it lies in a store.
+        in_store: the table came from the data set's sidecar in a store, which has it and the index already.
     """
 
     shard: str
@@ -73,6 +68,8 @@ class ScanDone(NamedTuple):
     table: str
     index_waits: bool
     reused: bool
+    transfer: Transfer | None = None
+    in_store: bool = False
 
 
 class ShardFault(NamedTuple):
@@ -98,30 +95,123 @@ def scan_one(request: ScanRequest) -> ScanDone | ShardFault:
         StorageError: the parts table or the index cannot be written; then no other shard can be finished either.
     """
     try:
-        before = os.stat(request.path)  # noqa: PTH116
+        before = mark_at(request.path)
     except OSError as error:
-        reason = "missing-shard" if isinstance(error, FileNotFoundError) else "unreadable"
-        message = f"{request.shard}: cannot be read: {error.strerror}. Bring it back or leave it out."
+        reason = "missing-shard" if error.errno == errno.ENOENT else "unreadable"
+        message = f"{request.shard}: cannot be read: {error.strerror or error}. Bring it back or leave it out."
         return ShardFault(request.shard, reason, None, message)
-    for table in request.old_tables:
-        summary = _usable(table, request, before)
-        if summary is not None:
-            try:
-                index = _leave_index(request, read_parts_table(table))
-            except ShardError:
-                continue
-            return ScanDone(request.shard, summary, table, index, True)
+    return reused_scan(request, before) or _scan_anew(request, before)
+
+
+def _scan_anew(request: ScanRequest, before: FileMark) -> ScanDone | ShardFault:
     try:
-        scan = scan_shard(request.path, shard=request.shard, rule=request.rule, on_duplicate=request.on_duplicate)
-        after = os.stat(request.path)  # noqa: PTH116
+        archive = open_archive(request.path, shard=request.shard)
+        try:
+            scan = scan_shard(
+                request.path, shard=request.shard, rule=request.rule, on_duplicate=request.on_duplicate, archive=archive
+            )
+        finally:
+            archive.close()
+        after = before if is_url(request.path) else mark_at(request.path)  # a store's reads see to it themselves
     except ShardError as error:
         return ShardFault(request.shard, error.reason, error.offset_bytes, str(error))
+    except ObjectChangedError as error:
+        return ShardFault(request.shard, "changed", None, f"{request.shard}: changed while it was read: {error}")
     except (StorageError, OSError) as error:
         return ShardFault(request.shard, "unreadable", None, f"{request.shard}: cannot be read: {error}")
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+    if before != after:
         message = f"{request.shard}: changed while it was read. Run the command again once nobody writes to it."
         return ShardFault(request.shard, "changed", None, message)
-    return leave_scan(request, scan, mtime_ns=before.st_mtime_ns)
+    done = leave_scan(request, scan, mtime_ns=before.mtime_ns)
+    return done._replace(transfer=getattr(archive, "transfer", None))
+
+
+def reused_scan(request: ScanRequest, mark: FileMark) -> ScanDone | None:
+    """The scan of an earlier run, where the shard is as it was; ``None`` where it has to be read."""
+    for candidate in request.old_tables:
+        if isinstance(candidate, StoredFile):
+            with contextlib.suppress(StorageError):
+                candidate.fetch()
+        table = candidate.path if isinstance(candidate, StoredFile) else candidate
+        summary = _usable(table, request, mark)
+        if summary is None:
+            continue
+        try:
+            index_waits = _leave_index(request, read_parts_table(table))
+        except ShardError:
+            continue
+        in_store = isinstance(candidate, StoredFile) and WORK_FOLDER not in candidate.url
+        return ScanDone(request.shard, summary, table, index_waits, True, None, in_store)
+    return None
+
+
+def scan_all(
+    requests: Sequence[ScanRequest], *, executor: Executor | None, num_workers: int
+) -> Iterator[ScanDone | ShardFault]:
+    """Scan shards, or find that earlier scans still hold; in the order of the requests.
+
+    Args:
+        requests: the shards.
+        executor: does the work; its workers see the shards and need see nothing else of this machine.
+        num_workers: without an executor, processes at most; threads, for shards in a store.
+    """
+    if executor is None:
+        in_threads = bool(requests) and is_url(requests[0].path)
+        yield from in_order(scan_one, requests, executor=None, num_workers=num_workers, in_threads=in_threads)
+        return
+    known: dict[str, ScanDone] = {}
+    for request in requests:
+        with contextlib.suppress(OSError):
+            done = reused_scan(request, mark_at(request.path)) if _has_tables(request) else None
+            if done is not None:
+                known[request.shard] = done
+    waiting = [request for request in requests if request.shard not in known]
+    coming = in_order(scan_apart, [_for_elsewhere(one) for one in waiting], executor=executor, num_workers=num_workers)
+    for request in requests:
+        yield known[request.shard] if request.shard in known else _take_in(request, next(coming))
+
+
+class ScannedApart(NamedTuple):
+    """What a worker without this machine's disk sends back.
+
+    Attributes:
+        outcome: as `scan_one` gives it, with paths of the worker.
+        table: content of the parts table; empty for a fault.
+        index_file: content of the index; empty for a fault.
+    """
+
+    outcome: ScanDone | ShardFault
+    table: bytes
+    index_file: bytes
+
+
+def scan_apart(request: ScanRequest) -> ScannedApart:
+    """Scan a shard in a process that may run anywhere: files are made in a folder of its own and sent back."""
+    import tempfile  # noqa: PLC0415 - slow to import
+
+    with tempfile.TemporaryDirectory(prefix="omniloom-scan-") as folder:
+        own = request._replace(new_table=f"{folder}/table", new_index=f"{folder}/index", present_index=f"{folder}/none")
+        outcome = scan_one(own)
+        if isinstance(outcome, ShardFault):
+            return ScannedApart(outcome, b"", b"")
+        return ScannedApart(outcome, Path(own.new_table).read_bytes(), Path(own.new_index).read_bytes())
+
+
+def _for_elsewhere(request: ScanRequest) -> ScanRequest:
+    path = request.path if is_url(request.path) else os.path.abspath(request.path)  # noqa: PTH100 - many
+    return request._replace(path=path, old_tables=(), new_table="", new_index="")
+
+
+def _take_in(request: ScanRequest, found: ScannedApart) -> ScanDone | ShardFault:
+    if isinstance(found.outcome, ShardFault):
+        return found.outcome
+    replace_file(request.new_table, found.table)
+    waits = _leave_index_bytes(request, found.index_file)
+    return found.outcome._replace(table=request.new_table, index_waits=waits)
+
+
+def _has_tables(request: ScanRequest) -> bool:
+    return any(isinstance(one, StoredFile) or os.path.exists(one) for one in request.old_tables)  # noqa: PTH110
 
 
 def leave_scan(request: ScanRequest, scan: ShardScan, *, mtime_ns: int) -> ScanDone:
@@ -134,77 +224,7 @@ def leave_scan(request: ScanRequest, scan: ShardScan, *, mtime_ns: int) -> ScanD
     return ScanDone(request.shard, summary, request.new_table, _leave_index(request, scan), False)
 
 
-def in_order(
-    work: Callable[[Request], Result], requests: Sequence[Request], *, executor: Executor | None, num_workers: int
-) -> Iterator[Result]:
-    """Do the same work on each request, in parallel, and yield the results in the order of the requests.
-
-    Args:
-        work: a function of a module, so that other processes find it.
-        requests: what to do it on; each has a ``shard``.
-        executor: where to do it; ``None`` makes processes here.
-        num_workers: how many processes at most; with 0 or 1 the work is done in this one.
-
-    Raises:
-        WorkerError: a process was killed.
-    """
-    if executor is not None:
-        yield from _through(executor, work, requests)
-        return
-    workers = min(num_workers, len(requests), os.cpu_count() or 1)
-    if workers <= 1:
-        yield from map(work, requests)
-        return
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context(start_method()), initializer=_begin_worker
-    )
-    try:
-        yield from _through(pool, work, requests)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def start_method() -> str:
-    """How to start processes: by fork where this process has a single thread to the last, else by a fork server."""
-    tasks = Path("/proc/self/task")
-    if sys.platform == "linux" and threading.active_count() == 1 and tasks.is_dir() and len(list(tasks.iterdir())) == 1:
-        return "fork"
-    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-
-
-def _through(executor: Executor, work: Callable[[Request], Result], requests: Iterable[Request]) -> Iterator[Result]:
-    waiting: deque[tuple[Request, Future[Result]]] = deque()
-    coming = iter(requests)
-    try:
-        while True:
-            while len(waiting) < _WINDOW and (request := next(coming, None)) is not None:
-                waiting.append((request, executor.submit(work, request)))
-            if not waiting:
-                return
-            request, future = waiting.popleft()
-            try:
-                yield future.result()
-            except BrokenExecutor as error:
-                raise WorkerError(
-                    f"a process died while it read {request.shard} or a shard near it: {error}. Was it killed for "
-                    "memory? What is finished is kept; run the command again, with fewer workers if need be."
-                ) from error
-    finally:
-        for _, future in waiting:
-            future.cancel()
-
-
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the main process, and end when that is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(100_000)  # columns of millions of names, and no cycles among them
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        sentinel = parent.sentinel
-        threading.Thread(target=lambda: (wait([sentinel]), os._exit(1)), daemon=True).start()
-
-
-def _usable(table: str, request: ScanRequest, status: os.stat_result) -> ScanSummary | None:
+def _usable(table: str, request: ScanRequest, mark: FileMark) -> ScanSummary | None:
     """The summary of an earlier scan, if the shard and the rules are the same."""
     if not os.path.exists(table):  # noqa: PTH110
         return None
@@ -213,15 +233,18 @@ def _usable(table: str, request: ScanRequest, status: os.stat_result) -> ScanSum
     except ShardError:
         return None
     fields = summary.fields
-    same_shard = fields["size_bytes"] == status.st_size and summary.mtime_ns == status.st_mtime_ns
+    same_shard = fields["size_bytes"] == mark.size_bytes and summary.mtime_ns == mark.mtime_ns
     same_policy = not fields["dropped_duplicates"] or summary.on_duplicate == request.on_duplicate
     return summary if same_shard and same_policy and fields["rule"] == request.rule else None
 
 
 def _leave_index(request: ScanRequest, scan: ShardScan) -> bool:
     """Write the index to the work folder, unless the one next to the shard is the same."""
-    content = encode_tar_index(scan.offsets)
-    present = Path(tar_index_path(request.path))
+    return _leave_index_bytes(request, encode_tar_index(scan.offsets))
+
+
+def _leave_index_bytes(request: ScanRequest, content: bytes) -> bool:
+    present = Path(request.present_index or tar_index_path(request.path))
     try:
         if present.stat().st_size == len(content) and present.read_bytes() == content:
             return False

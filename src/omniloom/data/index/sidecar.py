@@ -9,14 +9,12 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from omniloom._version import __version__
 from omniloom.data.index.database import DatabaseWriter
 from omniloom.data.index.duplicates import DuplicateKeys, KeyedShard, find_duplicates
 from omniloom.data.index.info import encode_info, encode_info_yaml, read_info
@@ -34,22 +32,25 @@ from omniloom.data.index.layout import (
     parts_path,
 )
 from omniloom.data.index.media_tables import has_media_tables
-from omniloom.data.index.obstacles import energon_obstacles
-from omniloom.data.index.omniloom_json import OmniloomInfo, ShardMark, encode_omniloom_info
+from omniloom.data.index.omniloom_json import OmniloomInfo, encode_omniloom_info
 from omniloom.data.index.scanning import ScanDone, ScanRequest, ShardFault, leave_scan
+from omniloom.data.index.sidecar_facts import Totals, duplicate_message, facts_of
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
 from omniloom.data.index.work_folder import INDEX_FOLDER, move_file, open_work_folder
 from omniloom.data.shards.keys import KeyRule
-from omniloom.data.shards.parts_table import ScanSummary, read_keys, read_parts_table
+from omniloom.data.shards.parts_table import read_keys, read_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan
 from omniloom.data.shards.tar_index import tar_index_path
 from omniloom.errors import DatasetError
 from omniloom.storage.files import remove_file, replace_file, storage_error
+from omniloom.storage.node_copy import StoredFile
+from omniloom.storage.urls import is_url
+
+if TYPE_CHECKING:
+    from omniloom.data.shards.remote_archive import Transfer
 
 DuplicateKeyPolicy = Literal["allow", "error"]
-MAX_PART_NAMES = 1_000
-_NAMES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ class Prepared:
         duplicate_keys: keys that several shards have.
         faults: shards that were left out because they cannot be used.
         reused: shards whose earlier scan still held.
+        transfer: what reading the shards cost, where they lie in a store.
+        ways: how many shards were read by ``hops`` and how many as a ``stream``, where they lie in a store.
     """
 
     root: str
@@ -73,6 +76,8 @@ class Prepared:
     duplicate_keys: DuplicateKeys
     faults: tuple[ShardFault, ...]
     reused: int
+    transfer: Transfer | None = None
+    ways: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -80,40 +85,34 @@ class Prepared:
         return sum(self.shard_counts.values())
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Sums over the shards so far."""
+@dataclass(frozen=True)
+class Elsewhere:
+    """Shards that do not lie where their sidecar is made.
 
-    counts: Counter[str] = field(default_factory=Counter)
-    ignored: Counter[str] = field(default_factory=Counter)
-    parts: dict[str, int] = field(default_factory=dict)
-    dotted_names: list[str] = field(default_factory=list)
-    without_end_marker: list[str] = field(default_factory=list)
+    Attributes:
+        name: how their data set is known.
+        shard_path: path or URL of a shard.
+        old_tables: parts tables that a store may have of a shard.
+        in_store: whether they lie in a store.
+    """
 
-    def add(self, shard: str, summary: ScanSummary) -> None:
-        fields = summary.fields
-        summed = ("junk_members", "interleaved", "hard_links", "dropped_duplicates", "dotted_keys", "empty_members")
-        self.counts.update({name: fields[name] for name in summed})
-        self.counts["global_names"] += bool(fields["global_names"])
-        self.ignored.update(fields["ignored"])
-        for name, count in summary.part_counts.items():
-            if name in self.parts or len(self.parts) < MAX_PART_NAMES:
-                self.parts[name] = self.parts.get(name, 0) + count
-        self.dotted_names += fields["dotted_names"][: 2 - len(self.dotted_names)]
-        if not fields["has_end_marker"] and len(self.without_end_marker) < _NAMES_KEPT:
-            self.without_end_marker.append(shard)
+    name: str
+    shard_path: Callable[[str], str]
+    old_tables: Callable[[str], tuple[StoredFile, ...]]
+    in_store: bool
 
 
 class SidecarBuilder:
     """Collects scans shard by shard, in order, and then commits them. Holds a few hundred bytes a shard.
 
     Args:
-        root: folder of the data set.
+        root: folder in which the sidecar is made: that of the data set, as a rule.
         work: its open work folder.
         rule: how names are split into key and part.
         on_duplicate: what becomes of two parts of one name in a sample.
         sqlite: whether to make the key database.
         database_path: where to build it; ``None`` is the work folder.
+        elsewhere: where the shards lie, and what else is known of them, where that is not ``root``.
     """
 
     def __init__(
@@ -125,8 +124,11 @@ class SidecarBuilder:
         on_duplicate: DuplicatePolicy = "error",
         sqlite: bool = True,
         database_path: Path | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.root = os.fspath(root)
+        self.name = self.root if elsewhere is None else elsewhere.name
+        self._elsewhere = elsewhere
         self.rule = rule
         self.on_duplicate: DuplicatePolicy = on_duplicate
         self._work = work
@@ -137,23 +139,29 @@ class SidecarBuilder:
                 "out --no-sqlite), or remove the file first."
             )
         self._database = DatabaseWriter(database_path or work / DATABASE, former=former) if sqlite else None
-        self._done: list[ScanDone] = []
+        self.done: list[ScanDone] = []
         self._empty: list[str] = []
         self._faults: list[ShardFault] = []
-        self._totals = _Totals()
+        self._totals = Totals()
 
     def request(self, shard: str) -> ScanRequest:
         """How a shard of this data set is to be scanned."""
         new_table = parts_path(self._work / PARTS_FOLDER, shard)
+        kept = parts_path(meta_path(self.root, PARTS_FOLDER), shard)
+        there = self._elsewhere
         return ScanRequest(
             shard=shard,
-            path=f"{self.root}/{shard}",
+            path=f"{self.root}/{shard}" if there is None else there.shard_path(shard),
             rule=self.rule,
             on_duplicate=self.on_duplicate,
             new_table=new_table,
-            old_tables=(new_table, parts_path(meta_path(self.root, PARTS_FOLDER), shard)),
+            old_tables=(new_table, kept) if there is None else (new_table, kept, *there.old_tables(shard)),
             new_index=f"{self._work}/{INDEX_FOLDER}/{shard}.idx",
+            present_index=None if there is None else self._index_path(shard),
         )
+
+    def _index_path(self, shard: str) -> str:
+        return tar_index_path(f"{self.root}/{shard}")
 
     def add(self, done: ScanDone, scan: ShardScan | None = None) -> None:
         """Take a finished shard in. A shard without samples is listed as empty and left out.
@@ -165,8 +173,8 @@ class SidecarBuilder:
             self._empty.append(done.shard)
             return
         if self._database is not None:
-            self._database.append(len(self._done), scan or read_parts_table(done.table))
-        self._done.append(done)
+            self._database.append(len(self.done), scan or read_parts_table(done.table))
+        self.done.append(done)
         self._totals.add(done.shard, done.summary)
 
     def leave_out(self, fault: ShardFault) -> None:
@@ -197,11 +205,11 @@ class SidecarBuilder:
                 (without a plan) a shard has another number of samples than ``.info.json`` says.
             StorageError: the disk is full.
         """
-        shard_counts = {done.shard: done.summary.samples for done in self._done}
+        shard_counts = {done.shard: done.summary.samples for done in self.done}
         if not shard_counts:
             listed = f"; shards without samples: {', '.join(self._empty[:5])}" if self._empty else ""
             raise DatasetError(
-                f"{self.root}: there is not one sample{listed}. A sample is made of files such as 0001.jpg and "
+                f"{self.name}: there is not one sample{listed}. A sample is made of files such as 0001.jpg and "
                 "0001.txt in a tar archive."
             )
         if plan is None:
@@ -209,8 +217,17 @@ class SidecarBuilder:
         parts = plan.deal(list(shard_counts)) if plan else {}
         duplicates = self._find_duplicates()
         if duplicates.repeated and duplicate_keys == "error":
-            raise DatasetError(duplicate_message(self.root, duplicates, list(shard_counts)))
-        facts = self._facts(duplicates)
+            raise DatasetError(duplicate_message(self.name, duplicates, list(shard_counts)))
+        facts = facts_of(
+            self._totals,
+            self.done,
+            empty=self._empty,
+            faults=self._faults,
+            rule=self.rule,
+            key_database=self._database is not None,
+            duplicates=duplicates,
+            in_store=self._elsewhere is not None and self._elsewhere.in_store,
+        )
         texts = {UUID_FILE: facts.index_uuid, OMNILOOM_JSON: encode_omniloom_info(facts)}
         if plan is not None:
             texts[split_config] = encode_splits(parts, name=split_config, exclude=plan.excluded())
@@ -220,14 +237,17 @@ class SidecarBuilder:
         elif not meta_path(self.root, INFO_JSON).is_file():
             texts[INFO_JSON] = encode_info(shard_counts)
         self._put_in_place(texts)
+        transfers = [done.transfer for done in self.done if done.transfer is not None]
         return Prepared(
-            root=self.root,
+            root=self.name,
             shard_counts=shard_counts,
             split_parts=parts,
             facts=facts,
             duplicate_keys=duplicates,
             faults=tuple(self._faults),
-            reused=sum(done.reused for done in self._done),
+            reused=sum(done.reused for done in self.done),
+            transfer=functools.reduce(lambda one, other: one.plus(other), transfers) if transfers else None,
+            ways=Counter(transfer.way for transfer in transfers),
         )
 
     def _find_duplicates(self) -> DuplicateKeys:
@@ -235,7 +255,7 @@ class SidecarBuilder:
             return self._database.finish()
         keyed = [
             KeyedShard(number, done.summary.samples, done.summary.key_range, functools.partial(read_keys, done.table))
-            for number, done in enumerate(self._done)
+            for number, done in enumerate(self.done)
         ]
         try:
             return find_duplicates(keyed, work_folder=self._work)
@@ -247,46 +267,15 @@ class SidecarBuilder:
             found = shard_counts.get(shard, 0)
             if found != expected:
                 raise DatasetError(
-                    f"{self.root}/{shard}: holds {found:,} samples, but .info.json says {expected:,}. An index alone "
-                    f"would not fit; run `omniloom prepare {self.root}` without --tar-index-only."
+                    f"{self.name}/{shard}: holds {found:,} samples, but .info.json says {expected:,}. An index alone "
+                    f"would not fit; run `omniloom prepare {self.name}` without --tar-index-only."
                 )
-
-    def _facts(self, duplicates: DuplicateKeys) -> OmniloomInfo:
-        totals = self._totals
-        obstacles = energon_obstacles(totals.counts, rule=self.rule, repeated_keys=duplicates.repeated)
-        return OmniloomInfo(
-            index_uuid=str(uuid.uuid4()),
-            omniloom_version=__version__,
-            key_rule=self.rule,
-            readable_by_energon=not obstacles,
-            energon_obstacles=obstacles,
-            key_database=self._database is not None,
-            samples=sum(done.summary.samples for done in self._done),
-            repeated_keys=duplicates.repeated,
-            part_counts=totals.parts,
-            ignored=dict(totals.ignored),
-            interleaved=totals.counts["interleaved"],
-            hard_links=totals.counts["hard_links"],
-            dropped_duplicates=totals.counts["dropped_duplicates"],
-            dotted_keys=totals.counts["dotted_keys"],
-            dotted_names=totals.dotted_names,
-            empty_members=totals.counts["empty_members"],
-            without_end_marker=totals.without_end_marker,
-            empty_shards=self._empty,
-            bad_shards={fault.shard: fault.reason for fault in self._faults},
-            shards={
-                done.shard: ShardMark(
-                    done.summary.fields["size_bytes"], done.summary.fields["fingerprint"], done.summary.irregular
-                )
-                for done in self._done
-            },
-        )
 
     def _put_in_place(self, texts: Mapping[str, str]) -> None:
         for name, text in texts.items():
             replace_file(self._work / name, text)
         self._check_folders()
-        mode = (Path(self.root, self._done[0].shard).stat().st_mode & 0o777) | 0o600
+        mode = self._mode_of(self.done[0].shard)
         replace_file(self._work / COMMIT_MARK, "")
         self._place_shard_files(mode)
         if self._database is not None:
@@ -299,24 +288,30 @@ class SidecarBuilder:
 
     def _check_folders(self) -> None:
         """See that the indexes can be put next to their shards, before anything is changed."""
-        folders = {os.path.dirname(f"{self.root}/{done.shard}") for done in self._done if done.index_waits}  # noqa: PTH120
+        if self._elsewhere is not None:
+            return
+        folders = {os.path.dirname(f"{self.root}/{done.shard}") for done in self.done if done.index_waits}  # noqa: PTH120
         for folder in sorted(folders):
             if not os.access(folder, os.W_OK):
                 denied = OSError(errno.EACCES, os.strerror(errno.EACCES))
                 raise storage_error("write an index into", folder, denied)
 
+    def _mode_of(self, shard: str) -> int:
+        """Permission bits of what describes a shard: those of the shard, and that its owner may write."""
+        path = f"{self.root}/{shard}" if self._elsewhere is None else self._elsewhere.shard_path(shard)
+        return 0o644 if is_url(path) else (Path(path).stat().st_mode & 0o777) | 0o600
+
     def _place_shard_files(self, mode: int) -> None:
         tables = meta_path(self.root, PARTS_FOLDER)
         kept = set()
-        for done in self._done:
+        for done in self.done:
             request = self.request(done.shard)
             target = parts_path(tables, done.shard)
             kept.add(target)
             if done.table != target:
                 move_file(done.table, target, mode=mode)
             if done.index_waits:
-                own_mode = (Path(request.path).stat().st_mode & 0o777) | 0o600
-                move_file(request.new_index, tar_index_path(request.path), mode=own_mode)
+                move_file(request.new_index, self._index_path(done.shard), mode=self._mode_of(done.shard))
         for folder, _, names in os.walk(tables):
             for name in names:
                 path = f"{folder}/{name}"
@@ -362,13 +357,3 @@ def write_sidecar(
         except BaseException:
             builder.discard()
             raise
-
-
-def duplicate_message(root: str, duplicates: DuplicateKeys, shards: list[str]) -> str:
-    """What is told of keys that several shards have."""
-    first = duplicates.examples[0]
-    places = " and ".join(f"{shards[number]} (row {row:,})" for number, row in first.places[:3])
-    return (
-        f"{root}: {duplicates.repeated:,} samples have a key that an earlier sample has; {first.key!r} is in {places}. "
-        f"Make the keys unique: `omniloom prepare --fix-duplicates {root}` puts each shard's name before them."
-    )

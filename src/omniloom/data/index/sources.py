@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from omniloom.data.index.braces import expand_all
@@ -12,6 +12,9 @@ from omniloom.data.index.layout import is_inside
 from omniloom.data.shards.compression import plain_name
 from omniloom.errors import ConfigError, DatasetError
 from omniloom.storage.files import storage_error
+from omniloom.storage.open import open_store
+from omniloom.storage.store import Entry
+from omniloom.storage.urls import is_url, redacted, relative_to
 
 SHARD_SUFFIX = ".tar"
 COMPRESSED_SUFFIXES = (".tgz", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -44,11 +47,35 @@ def find_sources(root: str | os.PathLike[str], *, exclude: str | None = None) ->
         ConfigError: ``exclude`` is no regular expression.
     """
     root = os.fspath(root)
+    excluded = parse_exclude(exclude)
+    if is_url(root):
+        return _chosen(root, (entry.url for entry in list_shards(root)), excluded)
     if not os.path.isdir(root):  # noqa: PTH112
         found = "a file" if os.path.exists(root) else "nothing"  # noqa: PTH110
         raise DatasetError(f"{root}: expected a folder of shards, found {found}. Check the path.")
-    excluded = parse_exclude(exclude)
-    names = [name for name in _walk(root) if not (excluded and excluded.search(name))]
+    return _chosen(root, _walk(root), excluded)
+
+
+def list_shards(root: str) -> Iterator[Entry]:
+    """Archives below a folder of a store, hidden ones left out; their URLs are names seen from the folder.
+
+    Raises:
+        StorageError: the store lists nothing.
+        DatasetError: there is nothing at all below the folder.
+    """
+    found = False
+    for entry in open_store(root).scan(root):
+        found = True
+        name = relative_to(entry.url, root)
+        hidden = name.startswith(".") or "/." in name
+        if not hidden and name.endswith((SHARD_SUFFIX, *COMPRESSED_SUFFIXES)):
+            yield Entry(name, entry.size_bytes, entry.etag)
+    if not found:
+        raise DatasetError(f"{redacted(root)}: expected a folder of shards, found nothing. Check the URL.")
+
+
+def _chosen(root: str, found: Iterable[str], excluded: re.Pattern[str] | None) -> Sources:
+    names = [name for name in found if not (excluded and excluded.search(name))]
     names.sort(key=lambda name: name.split("/"))
     try:
         "".join(names).encode("utf-8")

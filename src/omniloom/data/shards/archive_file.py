@@ -29,13 +29,18 @@ class FileMark(NamedTuple):
 
     Attributes:
         size_bytes: its size.
-        mtime_ns: time of its last change, in nanoseconds since 1970.
+        mtime_ns: time of its last change, in nanoseconds since 1970; of an object, a number made of its ETag.
         etag: what a store calls this state of an object; empty on a disk.
     """
 
     size_bytes: int
     mtime_ns: int
     etag: str = ""
+
+    @property
+    def state(self) -> str:
+        """What its store calls this state of an object, in short; empty on a disk."""
+        return f"{self.mtime_ns:x}" if self.etag else ""
 
 
 class Archive(Protocol):
