@@ -1,8 +1,9 @@
-"""Greedy answers through omniloom: prompts packed, one batch."""
+"""Greedy answers through omniloom: all questions as one batch, or (``--mode alone``) one by one."""
 
+import torch
 from generate_clock import measure
+from generate_problem import images, model, prompts
 from meter import arguments
-from train_step_problem import images, model, samples
 
 from omniloom.generate.decoding import generate
 from omniloom.generate.sampling import SamplingConfig
@@ -20,13 +21,18 @@ ours.load_state_dict(
 )
 del theirs, weights
 ours.eval()
-prompts = [sample.ids for sample in samples()]
-pixels = images()
+questions, pixels = prompts(), images(options.mode)
 sampling = SamplingConfig(max_new_tokens=options.tokens)
 
 
+def answer_batch(several: list[list[int]], tiles: torch.Tensor) -> list[list[int]]:
+    return [list(one.token_ids) for one in generate(ours, several, sampling=sampling, images=tiles)]
+
+
 def answer() -> list[list[int]]:
-    return [list(one.token_ids) for one in generate(ours, prompts, sampling=sampling, images=pixels)]
+    if options.mode == "alone":
+        return [ids for row, one in enumerate(questions) for ids in answer_batch([one], pixels[row : row + 1])]
+    return answer_batch(questions, pixels)
 
 
 measure(answer)

@@ -1,21 +1,20 @@
-"""Greedy answers through transformers: a left-padded batch (``--mode padded``), or one by one (``--mode one``)."""
+"""Greedy answers through transformers: a left-padded batch, or one by one (``--mode one`` and ``alone``)."""
 
 import torch
 from generate_clock import measure
+from generate_problem import images, model, prompts
 from meter import arguments
-from train_step_problem import images, model, samples
 
 options = arguments("mode", "tokens")
-theirs = model().eval()
+theirs = model()
 theirs.generation_config.eos_token_id = None
-prompts = [sample.ids for sample in samples()]
-pixels = images()
+questions, pixels = prompts(), images(options.mode)
 
 
 def answer_batch(rows: list[int]) -> list[list[int]]:
-    longest = max(len(prompts[row]) for row in rows)
-    missing = [longest - len(prompts[row]) for row in rows]
-    input_ids = torch.tensor([[0] * less + prompts[row] for row, less in zip(rows, missing, strict=True)])
+    longest = max(len(questions[row]) for row in rows)
+    missing = [longest - len(questions[row]) for row in rows]
+    input_ids = torch.tensor([[0] * less + questions[row] for row, less in zip(rows, missing, strict=True)])
     mask = torch.tensor([[0] * less + [1] * (longest - less) for less in missing])
     with torch.inference_mode():
         made = theirs.generate(
@@ -31,10 +30,10 @@ def answer_batch(rows: list[int]) -> list[list[int]]:
 
 
 def answer() -> list[list[int]]:
-    rows = list(range(len(prompts)))
-    if options.mode == "padded":
-        return answer_batch(rows)
-    return [ids for row in rows for ids in answer_batch([row])]
+    rows = list(range(len(questions)))
+    if options.mode in ("one", "alone"):
+        return [ids for row in rows for ids in answer_batch([row])]
+    return answer_batch(rows)
 
 
 measure(answer)

@@ -106,11 +106,14 @@ def test_equal_tiles_are_seen_once(monkeypatch: pytest.MonkeyPatch) -> None:
             return tower(self, images)
 
         monkeypatch.setattr(Llava, "image_features", counted)
-        ours = embed_prompts(model, ids, images=tiles)
+        ours, names = embed_prompts(model, ids.tolist(), images=tiles, device=ids.device)
     assert seen == [2]
     assert (ours - expected).abs().max() < 1e-5
+    first = [1, *range(-1, -TILE_TOKENS - 1, -1)]
+    other = [1, *range(-TILE_TOKENS - 1, -2 * TILE_TOKENS - 1, -1)]
+    assert names.tolist() == first + other + first + first + other
     with pytest.raises(InputError, match=f"{4 * TILE_TOKENS} image features for {5 * TILE_TOKENS} placeholders"):
-        embed_prompts(model, ids, images=tiles[:4])
+        embed_prompts(model, ids.tolist(), images=tiles[:4], device=ids.device)
 
 
 def test_the_text_of_each_step_is_told() -> None:

@@ -184,14 +184,14 @@ def test_the_cache_gives_what_the_whole_gives(window: int | None) -> None:
     documents = Documents.of_lengths(map(len, rows))
     model(model.embed(torch.cat(rows)), AttendPrompts(documents, cache))
     for step in range(6):
-        stream = model(model.embed(following[:, step]), AttendNext(cache, longest=10 + step))
+        stream = model(model.embed(following[:, step]), AttendNext(cache))
         for row, prompt in enumerate(rows):
             whole = torch.cat([prompt, following[row, : step + 1]])
             expected = logits(model, whole, Documents.of_lengths([len(whole)]))[-1]
             assert torch.allclose(model.logits(stream[row]), expected, atol=1e-5)
-    assert cache.lengths.tolist() == [10, 15, 7]
+    assert cache.lengths == [10, 15, 7]
     with pytest.raises(InputError, match="16 tokens in a cache of 15"):
-        AttendNext(cache, longest=16)
+        AttendNext(cache)
 
 
 def test_answers_are_the_same_in_any_batch() -> None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from omniloom.errors import InputError
 from omniloom.generate.features import embed_prompts
+from omniloom.generate.prefill import prefill
 from omniloom.generate.sampling import NO_WORD, Chooser, SamplingConfig
 from omniloom.generate.stops import text_before_stop
-from omniloom.model.cache import AttendNext, AttendPrompts, KeyValueCache
+from omniloom.model.cache import AttendNext, KeyValueCache
 from omniloom.model.decoder import Decoder
 from omniloom.model.documents import Documents
 from omniloom.model.llava import Images, Llava
@@ -93,22 +93,16 @@ def generate(
         stop_tokens=stop_tokens,
         device=weight.device,
     )
-    input_ids = torch.tensor([word for prompt in prompts for word in prompt], device=weight.device)
-    stream = decoder(embed_prompts(model, input_ids, images=images), AttendPrompts(documents, cache))
-    last = torch.tensor([stop - 1 for _, stop in documents.spans()], device=weight.device)
-    words = chooser.choose(decoder.logits(stream[last]))
+    everything = [word for prompt in prompts for word in prompt]
+    embedded = embed_prompts(model, everything, images=images, device=weight.device)
+    words = chooser.choose(decoder.logits(prefill(decoder, embedded, documents, cache)))
     while kept := rows.add(words.tolist()):
         if len(kept) < len(words):
             chooser.keep(kept)
-            chosen = torch.tensor(kept, device=weight.device)
-            cache.keep(chosen)
-            words = words[chosen]
-        words = chooser.choose(_next_logits(decoder, words, AttendNext(cache, longest=rows.longest)))
+            cache.keep(kept)
+            words = words[torch.tensor(kept, device=weight.device)]
+        words = chooser.choose(decoder.logits(decoder(decoder.embed(words), AttendNext(cache))))
     return rows.answers()
-
-
-def _next_logits(decoder: Decoder, words: Tensor, attend: AttendNext) -> Tensor:
-    return decoder.logits(decoder(decoder.embed(words), attend))
 
 
 class _Rows:
@@ -143,13 +137,8 @@ class _Rows:
         """Room that the row that may grow longest needs."""
         return max(length + limit for length, limit in zip(self._lengths, self._limits, strict=True))
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest running row, its newest word included."""
-        return max(self._lengths[row] + len(self._words[row]) for row in self._running)
-
     def add(self, words: list[int]) -> list[int]:
-        """Add a word to every running row; which of these rows go on."""
+        """Add a word to every running row; which of these go on, the last of them in the places of those that end."""
         for row, word in zip(self._running, words, strict=True):
             if word == NO_WORD:
                 raise InputError(
@@ -160,7 +149,10 @@ class _Rows:
             self._ended[row] = word in self._stop_tokens or self._has_stop_text(row)
             if self._on_words is not None:
                 self._on_words(row, self._words[row])
-        kept = [place for place, row in enumerate(self._running) if self._goes_on(row)]
+        going = [self._goes_on(row) for row in self._running]
+        left = sum(going)
+        moving = iter([place for place in range(left, len(going)) if going[place]])
+        kept = [place if going[place] else next(moving) for place in range(left)]
         self._running = [self._running[place] for place in kept]
         return kept
 

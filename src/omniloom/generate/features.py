@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -15,49 +16,75 @@ from omniloom.model.llava import Images, Llava
 from omniloom.model.vision import CHANNELS
 
 
-def embed_prompts(
-    model: Llava | Decoder, input_ids: Int[Tensor, " tokens"], *, images: Images
-) -> Float[Tensor, "tokens dim"]:
+class Embedded(NamedTuple):
+    """The tokens of a batch of prompts, one prompt after another.
+
+    Attributes:
+        embeddings: with image features at their placeholders.
+        names: on the CPU; equal where tokens are: ids of words, numbers below 0 of image features.
+    """
+
+    embeddings: Float[Tensor, "tokens dim"]
+    names: Int[Tensor, " tokens"]
+
+
+def embed_prompts(model: Llava | Decoder, words: Sequence[int], *, images: Images, device: torch.device) -> Embedded:
     """Token embeddings with image features at their placeholders.
 
     Args:
         model: on its device.
-        input_ids: of all prompts, one after another, on the model's device.
+        words: token ids of all prompts, one after another.
         images: tiles in the order of their placeholders, as for `Llava`, on any device. Equal ones are found on the
             CPU only: elsewhere the search would cost a copy.
+        device: the model's.
 
     Raises:
         InputError: placeholders and features do not fit together.
     """
+    names = torch.tensor(words, dtype=torch.int64)
+    input_ids = names.to(device)
     if isinstance(model, Decoder):
-        return model.embed(input_ids)
+        return Embedded(model.embed(input_ids), names)
     groups = [images] if isinstance(images, Tensor) else list(images or ())
     if not any(len(group) for group in groups):
-        return model.embed(input_ids, visit_tower=False)
+        return Embedded(model.embed(input_ids, visit_tower=False), names)
     wrong = [tuple(group.shape) for group in groups if group.dim() != 4 or group.shape[1] != CHANNELS]
     if wrong:
         raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
-    places = (input_ids == model.config.image_token_id).nonzero()[:, 0]
-    device = input_ids.device
-    features = torch.cat([_features(model, group, device) for group in groups if len(group)])
+    places = (names == model.config.image_token_id).nonzero()[:, 0]
+    features, numbers = _of_groups(model, groups, device)
     if len(features) != len(places):
         raise InputError(
             f"{len(features)} image features for {len(places)} placeholders (id {model.config.image_token_id}). "
             "Put LlavaConfig.image_tokens(height, width) placeholders for a tile."
         )
+    names[places] = -1 - numbers
+    places = places.to(device)
     # The placeholder's id may lie outside of the vocabulary; its embedding is replaced anyway.
     embeddings = model.language_model.embed(input_ids.index_fill(0, places, 0))
-    return embeddings.index_put((places,), features.to(embeddings.dtype))
+    return Embedded(embeddings.index_put((places,), features.to(embeddings.dtype)), names)
 
 
-def _features(model: Llava, tiles: Tensor, device: torch.device) -> Tensor:
-    """Features of tiles of one size, each different one computed once."""
-    if tiles.device.type != "cpu":
-        return model.image_features([tiles.to(device)])
-    firsts, same_as = different_tiles(tiles)
-    features = model.image_features([tiles[firsts].to(device)])
-    by_tile = features.reshape(len(firsts), -1, features.shape[-1])
-    return by_tile[torch.tensor(same_as, device=device)].flatten(0, 1)
+def _of_groups(model: Llava, groups: Sequence[Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Features of all tiles, and for each feature the number of the first that equals it."""
+    features, numbers = [], []
+    before = 0
+    for tiles in groups:
+        if not len(tiles):
+            continue
+        firsts, same_as = different_tiles(tiles) if tiles.device.type == "cpu" else _all_of(tiles)
+        computed = model.image_features([tiles[firsts].to(device)])
+        each = len(computed) // len(firsts)
+        chosen = torch.tensor(same_as)
+        features.append(computed.reshape(len(firsts), each, -1)[chosen.to(device)].flatten(0, 1))
+        numbers.append((before + chosen[:, None] * each + torch.arange(each)).flatten())
+        before += len(computed)
+    return torch.cat(features), torch.cat(numbers)
+
+
+def _all_of(tiles: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+    everything = range(len(tiles))
+    return list(everything), list(everything)
 
 
 def different_tiles(tiles: Tensor) -> tuple[Sequence[int], Sequence[int]]:
