@@ -12,7 +12,7 @@ from torch import Tensor
 
 from omniloom.errors import InputError
 from omniloom.model.decoder import Decoder
-from omniloom.model.llava import Images, Llava
+from omniloom.model.llava import Images, Llava, ShownTiles
 from omniloom.model.vision import CHANNELS
 
 
@@ -45,6 +45,8 @@ def embed_prompts(model: Llava | Decoder, words: Sequence[int], *, images: Image
     input_ids = names.to(device)
     if isinstance(model, Decoder):
         return Embedded(model.embed(input_ids), names)
+    if isinstance(images, ShownTiles):
+        images = images.tiles[images.shown]
     groups = [images] if isinstance(images, Tensor) else list(images or ())
     if not any(len(group) for group in groups):
         return Embedded(model.embed(input_ids, visit_tower=False), names)
