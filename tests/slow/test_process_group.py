@@ -120,7 +120,7 @@ def test_a_distributed_checkpoint_keeps_what_waits_in_windows_and_groups(shape: 
 import torch.distributed.checkpoint as dcp
 from tests.contract.numbers_leaf import shaped
 one = Loader(shaped({shape!r}, rank=rank, world_size=world, num_workers=1))
-if {saved} is not None:
+if {saved}:
     dcp.load({{"loader": one}}, checkpoint_id=f"{{folder}}/{saved}")
 told = names(take(one, {steps} // world))
 dcp.save({{"loader": one}}, checkpoint_id=f"{{folder}}/{{world}}")
@@ -128,7 +128,7 @@ one.close()
 print(json.dumps(told))
 """
     whole = [list(batch[0]) for batch in take(Loader(shaped(shape)), 36)]
-    first = run_ranks(4, body.format(shape=shape, saved=None, steps=12), tmp_path)
+    first = run_ranks(4, body.format(shape=shape, saved=0, steps=12), tmp_path)
     assert interleaved(first) == whole[:12]
     assert interleaved(run_ranks(2, body.format(shape=shape, saved=4, steps=12), tmp_path)) == whole[12:24]
     assert interleaved(run_ranks(3, body.format(shape=shape, saved=2, steps=12), tmp_path)) == whole[24:]

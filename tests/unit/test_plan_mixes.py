@@ -18,6 +18,7 @@ from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf, Plan
 from omniloom.data.plan.rebase import rebase_lane
 from omniloom.data.plan.weights import Curve, Share
+from omniloom.data.plan.weights_at import WeightsAt
 from omniloom.data.sample import SampleKey
 from omniloom.errors import ConfigError
 
@@ -132,7 +133,28 @@ def test_a_block_has_its_draws_whatever_is_owed(shares: list[float], draws: int,
     assert sum(counts) == draws
     assert min(counts) >= 0
     assert all(count == 0 for count, share in zip(counts, shares, strict=True) if share == 0)
-    assert block_counts(5, shares=[1e-300, 1.0], means=[1, 1], owed=[5, 0]) == [0, 5]
+    assert block_counts(5, shares=[1e-300, 1.0], means=[1, 1], owed=[5, 0]).tolist() == [0, 5]
+
+
+curves_of_all_kinds = st.builds(
+    Curve,
+    st.lists(
+        st.tuples(st.integers(0, 50), st.floats(0, 9)), min_size=1, max_size=4, unique_by=lambda point: point[0]
+    ).map(lambda points: tuple(sorted(points))),
+    steps=st.booleans(),
+)
+
+
+@given(groups=st.lists(st.lists(curves_of_all_kinds, min_size=1, max_size=4), min_size=1, max_size=3), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_weights_of_all_leaves_together_are_those_of_each_alone(groups: list[list[Curve]], data: st.DataObject) -> None:
+    shares = [Share(curve, tuple(group)) for group in groups for curve in group]
+    ways = st.lists(st.lists(st.sampled_from(shares), max_size=3).map(tuple), max_size=2).map(tuple)
+    leaves = [Leaf(f"{n}", 5, weight=1.0 + n, shares=data.draw(ways)) for n in range(3)]
+    together = WeightsAt(leaves)
+    for position in data.draw(st.lists(st.integers(0, 60), max_size=5)):
+        alone = [leaf.weight_at(position, {}) for leaf in leaves]
+        assert together.at(position) == pytest.approx(alone, rel=1e-12)
 
 
 def moving(*curves: Curve, rows: int = 10_000, **settings: object) -> Plan:

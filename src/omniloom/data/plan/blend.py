@@ -37,47 +37,55 @@ class Blend:
 
     def __init__(self, weights: Sequence[float], *, lane: int, seed: int) -> None:
         total = float(sum(weights))
-        self._shares = [max(1, round(weight / total * _SHARE_SCALE)) for weight in weights]
-        self._whole = sum(self._shares)
+        self._shares = np.array([max(1, round(weight / total * _SHARE_SCALE)) for weight in weights], dtype=np.int64)
+        self._whole = int(self._shares.sum())
         self._order_key = mix_key(derive_key("blend", seed), lane)
-        period = self._whole / min(self._shares)
+        period = self._whole / int(self._shares.min())
         self._start_draws = int(lane * _GOLDEN % 1.0 * period) if len(weights) > 1 else 0
-        self._start_counts = self._round(self._start_draws, [0] * len(weights))
+        self._draws, self._floors, self._rests = self._share_of(self._start_draws)
+        self._start_counts = self._round(self._start_draws, np.zeros(len(weights), dtype=np.int64))
 
-    def block_counts(self, drawn: Sequence[int]) -> list[int]:
+    def block_counts(self, drawn: Sequence[int] | Int64) -> Int64:
         """How many draws of the next block come from each leaf.
 
         Args:
             drawn: draws of each leaf in the blocks before, since the set of leaves is what it is.
         """
         if len(drawn) == 1:
-            return [BLOCK_DRAWS]
-        counts = [start + count for start, count in zip(self._start_counts, drawn, strict=True)]
-        after = self._round(sum(counts) + BLOCK_DRAWS, counts)
-        return [new - old for new, old in zip(after, counts, strict=True)]
+            return np.array([BLOCK_DRAWS])
+        counts = self._start_counts + np.asarray(drawn, dtype=np.int64)
+        return self._round(int(counts.sum()) + BLOCK_DRAWS, counts) - counts
 
     def start_owed(self) -> list[float]:
         """What each leaf is owed, in samples, by where the lane's clock starts; the sum is 0."""
         return [
             self._start_draws * share / self._whole - count
-            for share, count in zip(self._shares, self._start_counts, strict=True)
+            for share, count in zip(self._shares.tolist(), self._start_counts.tolist(), strict=True)
         ]
 
-    def order(self, counts: Sequence[int], serial: int) -> Int64:
+    def order(self, counts: Int64, serial: int) -> Int64:
         """Leaf of each draw of a block with these counts, shuffled by a serial number of the block."""
         leaves = np.repeat(np.arange(len(counts)), counts)
         key = mix_key(self._order_key, serial)
         return leaves[np.argsort(hash_positions(np.arange(len(leaves), dtype=np.uint64), key), kind="stable")]
 
-    def _round(self, draws: int, before: list[int]) -> list[int]:
+    def _round(self, draws: int, before: Int64) -> Int64:
         """Counts of all leaves after ``draws`` draws, none below what it was before."""
-        whole = self._whole
-        counts, deadlines = [], []
-        for i, (share, old) in enumerate(zip(self._shares, before, strict=True)):
-            floor, rest = divmod(draws * share, whole)
-            counts.append(max(old, floor))
-            if old <= floor and rest:
-                deadlines.append((-(-(floor + 1) * whole // share), i))
-        for _, i in sorted(deadlines)[: draws - sum(counts)]:
-            counts[i] += 1
+        if 0 < draws - self._draws <= BLOCK_DRAWS:  # below 2 ** 58: a step never leaves int64
+            more, self._rests = np.divmod(self._rests + (draws - self._draws) * self._shares, self._whole)
+            self._floors, self._draws = self._floors + more, draws
+        elif draws != self._draws:
+            self._draws, self._floors, self._rests = self._share_of(draws)
+        counts: Int64 = np.maximum(before, self._floors)
+        missing = draws - int(counts.sum())
+        if missing > 0:
+            waiting = np.flatnonzero((before <= self._floors) & (self._rests > 0))
+            deadlines = -((self._rests[waiting] - self._whole) // self._shares[waiting])
+            counts[waiting[np.argsort(deadlines, kind="stable")[:missing]]] += 1
         return counts
+
+    def _share_of(self, draws: int) -> tuple[int, Int64, Int64]:
+        """The draws, and the share of each leaf in them: whole draws, and what is left over in parts of `_whole`."""
+        shares = [divmod(draws * share, self._whole) for share in self._shares.tolist()]  # too long for int64
+        floors, rests = zip(*shares, strict=True)
+        return draws, np.array(floors, dtype=np.int64), np.array(rests, dtype=np.int64)

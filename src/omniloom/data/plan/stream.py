@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from omniloom.data.plan.blend import Blend
 from omniloom.data.plan.lane import Lane
-from omniloom.data.plan.order import LeafOrder
+from omniloom.data.plan.leaf_rows import LeafRows
 from omniloom.data.plan.permute import Int64
 from omniloom.data.sample import SampleKey
 
@@ -20,44 +21,10 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 
+NEVER = np.iinfo(np.int64).max
+"""Rows until the end of a leaf that has none."""
 
-class LeafStream:
-    """The rows that one leaf gives to one lane, buffered a chunk at a time."""
-
-    def __init__(self, order: LeafOrder, lane: int, rows_until_end: int | None) -> None:
-        self._order = order
-        self._lane = lane
-        self.rows_until_end = rows_until_end
-        self.drawn = 0
-        self._epochs: Int64 = np.zeros(0, dtype=np.int64)
-        self._rows: Int64 = self._epochs
-
-    def seek(self, drawn: int) -> None:
-        """Go to the row that comes after ``drawn`` rows."""
-        self.drawn = drawn
-        self._epochs = self._rows = self._rows[:0]
-
-    def left(self, wanted: int) -> int:
-        """How many of ``wanted`` rows there are before the end."""
-        return wanted if self.rows_until_end is None else min(wanted, self.rows_until_end - self.drawn)
-
-    def take(self, count: int) -> tuple[Int64, Int64]:
-        """Epochs and rows of the next ``count`` draws."""
-        if count > len(self._rows):
-            self._fill(count)
-        taken = self._epochs[:count], self._rows[:count]
-        self._epochs, self._rows = self._epochs[count:], self._rows[count:]
-        self.drawn += count
-        return taken
-
-    def _fill(self, count: int) -> None:
-        epochs, rows, held = [self._epochs], [self._rows], len(self._rows)
-        while held < count:
-            more_epochs, more_rows = self._order.chunk(self._lane, self.drawn + held)
-            epochs.append(more_epochs)
-            rows.append(more_rows)
-            held += len(more_rows)
-        self._epochs, self._rows = np.concatenate(epochs), np.concatenate(rows)
+_as_key = partial(tuple.__new__, SampleKey)
 
 
 class PlanStream(Iterator[SampleKey]):
@@ -67,11 +34,13 @@ class PlanStream(Iterator[SampleKey]):
         self._plan = plan
         self._lane = lane
         self._lap = lane.lap
-        self._leaves = {
-            i: LeafStream(plan.order(i, lane.count), lane.index, plan.rows_until_end(i, lane)) for i in plan.drawn_from
-        }
-        self._blended: list[int] = []
-        start = plan.start_cursors(lane)
+        self._names = [leaf.name for leaf in plan.leaves]
+        self._drawn_from = np.array(plan.drawn_from, dtype=np.int64)
+        orders = dict.fromkeys(range(len(plan.leaves))) | {i: plan.order(i, lane.count) for i in plan.drawn_from}
+        self._leaves = LeafRows(list(orders.values()), lane.index)
+        self._ends = self._ends_of(self._lap)
+        self._blended = self._drawn_from[:0]
+        start = self._by_leaf(plan.start_cursors(lane))
         self._go_to(cursors=start, base=start, index=0)
 
     def __next__(self) -> SampleKey:
@@ -99,106 +68,111 @@ class PlanStream(Iterator[SampleKey]):
         block that are done; ``base``, where a leaf has ended: the cursors when the last one did; ``lap``, where
         the mix has begun anew: how often it had before the block.
         """
-        state: State = {"index": self._index, "cursors": self._cursors}
-        if self._base:
-            state["base"] = self._base
-        if self._block_lap:
-            state["lap"] = self._block_lap
-        return state
+        if not self._block_state:
+            self._block_state["cursors"] = self._by_name(self._cursors)
+            if self._base.any():
+                self._block_state["base"] = self._by_name(self._base)
+            if self._block_lap:
+                self._block_state["lap"] = self._block_lap
+        return {"index": self._index, **self._block_state}
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place."""
         self._begin_lap(self._lane.lap + state.get("lap", 0))
-        self._go_to(cursors=state["cursors"], base=state.get("base", {}), index=state["index"])
+        cursors, base = self._by_leaf(state["cursors"]), self._by_leaf(state.get("base", {}))
+        self._go_to(cursors=cursors, base=base, index=state["index"])
 
     def cursors(self) -> dict[str, int]:
         """Rows drawn from each leaf so far, by leaf name; leaves that gave none are left out."""
-        drawn = dict(self._cursors)
-        keys = self._draw() if self._keys is None else self._keys
-        for key in keys[: self._index]:
-            name = self._plan.leaves[key.dataset].name
-            drawn[name] = drawn.get(name, 0) + 1
-        return drawn
+        return self._by_name(self._cursors + self._drawn_of_block())
 
     def carried(self) -> State:
         """What of the state, cursors aside, a stream under other weights goes on with."""
         return {"lap": self._lap - self._lane.lap} if self._lap > self._lane.lap else {}
 
-    def _cursors_after_block(self) -> dict[str, int]:
-        """As `cursors`, where all of the running block is drawn."""
-        drawn = dict(self._cursors)
-        drawn.update((self._plan.leaves[i].name, rows) for i in self._blended if (rows := self._leaves[i].drawn))
-        return drawn
+    def _drawn_of_block(self) -> Int64:
+        """Draws of the running block that are done, by leaf."""
+        keys = self._draw() if self._keys is None else self._keys
+        return np.bincount([key.dataset for key in keys[: self._index]], minlength=len(self._names))
+
+    def _by_leaf(self, mapping: Mapping[str, int]) -> Int64:
+        return np.array([mapping.get(name, 0) for name in self._names], dtype=np.int64)
+
+    def _by_name(self, values: Int64) -> dict[str, int]:
+        return {name: value for name, value in zip(self._names, values.tolist(), strict=True) if value}
 
     def _next_block(self) -> None:
-        cursors = self._cursors_after_block()
+        cursors = self._leaves.drawn
         self._go_to(cursors=cursors, base=cursors if self._leaf_ended else self._base, index=0)
 
-    def _go_to(self, *, cursors: Mapping[str, int], base: Mapping[str, int], index: int) -> None:
+    def _go_to(self, *, cursors: Int64, base: Int64, index: int) -> None:
         """Go to a place in the block that starts where the leaves had given ``cursors``; nothing is drawn yet."""
         self._cursors, self._base, self._index = cursors, base, index
         self._block_lap = self._lap - self._lane.lap
+        self._block_state: State = {}
         self._keys: list[SampleKey] | None = None
 
     def _begin_lap(self, lap: int) -> None:
         """Let the leaves go on to their ends of a lap; the first one of a stream is its lane's."""
-        if lap == self._lap:
-            return
-        self._lap = lap
-        for i, leaf in self._leaves.items():
-            leaf.rows_until_end = self._plan.rows_until_end(i, replace(self._lane, lap=lap))
+        if lap != self._lap:
+            self._lap, self._ends = lap, self._ends_of(lap)
 
-    def _alive(self) -> list[int]:
+    def _ends_of(self, lap: int) -> Int64:
+        """Rows that each leaf has given when a lap ends."""
+        ends = np.zeros(len(self._names), dtype=np.int64)
+        for i in self._plan.drawn_from:
+            end = self._plan.rows_until_end(i, replace(self._lane, lap=lap))
+            ends[i] = NEVER if end is None else end
+        return ends
+
+    def _alive(self) -> Int64:
         """Positions of the leaves that have rows left. Where none has, a plan that repeats begins its next lap."""
-        alive = [i for i, leaf in self._leaves.items() if leaf.left(1)]
-        while not alive and self._plan.repeats and self._leaves:
+        alive = np.flatnonzero(self._ends > self._leaves.drawn)
+        while not len(alive) and self._plan.repeats and len(self._drawn_from):
             self._begin_lap(self._lap + 1)
-            alive = [i for i, leaf in self._leaves.items() if leaf.left(1)]
+            alive = np.flatnonzero(self._ends > self._leaves.drawn)
         return alive
 
     def _draw(self) -> list[SampleKey]:
         """Work out the keys of the running block; none where all leaves have ended."""
-        for i, leaf in self._leaves.items():
-            drawn = self._cursors.get(self._plan.leaves[i].name, 0)
-            if drawn != leaf.drawn:
-                leaf.seek(drawn)
+        self._leaves.seek(self._cursors)
         self._blend_leaves(self._alive())
-        keys = self._draw_block() if self._blended else []
-        self._leaf_ended = any(not self._leaves[i].left(1) for i in self._blended)
+        keys = self._draw_block() if len(self._blended) else []
+        blended = self._blended
+        self._leaf_ended = bool((self._ends[blended] <= self._leaves.drawn[blended]).any())
         self._keys = keys
         return keys
 
-    def _blend_leaves(self, alive: list[int]) -> None:
-        if alive and alive != self._blended:
-            weights = [self._plan.leaves[i].weight for i in alive]
+    def _blend_leaves(self, alive: Int64) -> None:
+        if len(alive) and not np.array_equal(alive, self._blended):
+            weights = [self._plan.leaves[i].weight for i in alive.tolist()]
             self._blend = Blend(weights, lane=self._lane.index, seed=self._plan.seed)
         self._blended = alive
 
     def _draw_block(self) -> list[SampleKey]:
-        streams = [self._leaves[i] for i in self._blended]
-        return self._keys_of(
-            [stream.left(count) for stream, count in zip(streams, self._block_counts(streams), strict=True)]
-        )
+        return self._keys_of(self._up_to_ends(self._block_counts()))
 
-    def _block_counts(self, streams: Sequence[LeafStream]) -> list[int]:
+    def _up_to_ends(self, counts: Int64) -> Int64:
+        """Counts by leaf that is blended, as far as there are rows."""
+        blended = self._blended
+        left: Int64 = self._ends[blended] - self._leaves.drawn[blended]
+        return np.minimum(counts, left)
+
+    def _block_counts(self) -> Int64:
         """How many draws of the block come from each leaf that is blended, were they all long enough."""
-        names = [self._plan.leaves[i].name for i in self._blended]
-        since_base = [stream.drawn - self._base.get(name, 0) for stream, name in zip(streams, names, strict=True)]
-        return self._blend.block_counts(since_base)
+        return self._blend.block_counts((self._cursors - self._base)[self._blended])
 
-    def _keys_of(self, counts: Sequence[int]) -> list[SampleKey]:
+    def _keys_of(self, counts: Int64) -> list[SampleKey]:
         """The keys of a block with so many draws of each leaf that is blended."""
-        streams = [self._leaves[i] for i in self._blended]
-        serial = sum(stream.drawn for stream in streams)
-        drawn = [stream.take(count) for stream, count in zip(streams, counts, strict=True) if count]
-        if len(streams) == 1:
-            epochs, rows = drawn[0]
-            datasets: Iterator[int] = repeat(self._blended[0], len(rows))
-        else:
+        blended = self._blended
+        serial = int(self._leaves.drawn[blended].sum())
+        all_counts = np.zeros(len(self._names), dtype=np.int64)
+        all_counts[blended] = counts
+        leaves, epochs, rows = self._leaves.take(all_counts)
+        if len(blended) > 1:
             order = self._blend.order(counts, serial)
             place = np.argsort(order, kind="stable")  # the draws of each leaf keep their own order
-            epochs, rows = np.empty_like(place), np.empty_like(place)
-            epochs[place] = np.concatenate([pair[0] for pair in drawn])
-            rows[place] = np.concatenate([pair[1] for pair in drawn])
-            datasets = iter(np.asarray(self._blended)[order].tolist())
-        return list(map(SampleKey, datasets, epochs.tolist(), rows.tolist()))
+            back = np.empty_like(place)
+            back[place] = np.arange(len(place))
+            leaves, epochs, rows = leaves[back], epochs[back], rows[back]
+        return list(map(_as_key, zip(leaves.tolist(), epochs.tolist(), rows.tolist(), repeat(0), strict=False)))
