@@ -249,7 +249,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="does not fit this model"):
         train(other)
     (tmp_path / "step-00000002/trainer.json").write_text('{"format": 99}')
-    with pytest.raises(StateError, match="format 99 found, 1 expected"):
+    with pytest.raises(StateError, match="format 99 found, 2 expected"):
         train(make_run(tmp_path, steps=4))
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import distributed
 
 from omniloom.parallel.feed import GroupLoader
-from omniloom.parallel.plan import ParallelConfig, lay_out, parallelize
+from omniloom.parallel.plan import ParallelConfig, lay_out, parallelize, pipeline_of
 from omniloom.train.batches import PackedMicroBatch
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.loop import LoopConfig, Run, train
@@ -87,6 +87,7 @@ def one_run(
         folder=folder,
         group=ranks.data,
         everyone=ranks.everyone,
+        pipeline=pipeline_of(model),
     )  # fmt: skip
     train(run)
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]

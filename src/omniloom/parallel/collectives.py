@@ -14,6 +14,10 @@ from torch.autograd.function import Function, once_differentiable
 
 Group = distributed.ProcessGroup
 
+# Newer torch has them under other names, and warns of these.
+_gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+_reduce = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
+
 
 def sum_gradients(inputs: Tensor, group: Group) -> Tensor:
     """The same values, whose gradient is the sum of all ranks' gradients: what enters a computation that is cut."""
@@ -147,13 +151,13 @@ class _Exchange(Function):
 
 def _gathered(own: Tensor, group: Group) -> Tensor:
     whole = own.new_empty(own.shape[0] * distributed.get_world_size(group), *own.shape[1:])
-    distributed.all_gather_into_tensor(whole, own.contiguous(), group=group)
+    _gather(whole, own.contiguous(), group=group)
     return whole
 
 
 def _own_of_sum(whole: Tensor, group: Group) -> Tensor:
     own = whole.new_empty(whole.shape[0] // distributed.get_world_size(group), *whole.shape[1:])
-    distributed.reduce_scatter_tensor(own, whole.contiguous(), group=group)
+    _reduce(own, whole.contiguous(), group=group)
     return own
 
 

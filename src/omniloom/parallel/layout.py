@@ -29,6 +29,7 @@ class Ranks:
         model: ranks that are given the same batches.
         context: ranks that share the tokens of a batch.
         pipeline: stages of the same batches, in order.
+        ends: the first and the last of these, for those two.
         everyone: all ranks.
         data_rank: number of this rank's batches.
         data_ranks: how many ranks have batches of their own.
@@ -40,6 +41,7 @@ class Ranks:
     model: Group | None = None
     context: Group | None = None
     pipeline: Group | None = None
+    ends: Group | None = None
     everyone: Group | None = None
     data_rank: int = 0
     data_ranks: int = 1
@@ -95,6 +97,7 @@ def lay_out(config: ParallelConfig, *, device: str) -> Ranks:
         model=_own_group(grid, (PIPELINE, CONTEXT, TENSOR)),
         context=_own_group(grid, (CONTEXT,)),
         pipeline=_own_group(grid, (PIPELINE,)),
+        ends=_own_group(grid[[0, -1]], (PIPELINE,)) if config.pipeline > 1 else None,
         everyone=distributed.group.WORLD,
         data_rank=place[REPLICATE] * shards + place[SHARD],
         data_ranks=data_ranks,
@@ -102,11 +105,12 @@ def lay_out(config: ParallelConfig, *, device: str) -> Ranks:
 
 
 def _own_group(grid: torch.Tensor, axes: Sequence[int]) -> Group | None:
-    """The group of this rank along some axes. Each rank makes all groups, and is in one of them."""
+    """The group of this rank along some axes. Each rank makes all groups, and is in one of them at most."""
     others = [axis for axis in range(grid.dim()) if axis not in axes]
     rows = grid.permute(*others, *axes).flatten(0, len(others) - 1).flatten(1).tolist()
     if len(rows[0]) == 1:
         return None
-    groups: list[Group | None] = [distributed.group.WORLD] if len(rows) == 1 else []
-    groups = groups or [distributed.new_group(row) for row in rows]
-    return groups[next(index for index, row in enumerate(rows) if distributed.get_rank() in row)]
+    if len(rows[0]) == distributed.get_world_size():
+        return distributed.group.WORLD
+    groups = [distributed.new_group(row) for row in rows]
+    return next((group for group, row in zip(groups, rows, strict=True) if distributed.get_rank() in row), None)

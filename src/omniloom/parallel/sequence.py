@@ -6,6 +6,7 @@ that of all ranks' tokens, its gradient that of this rank's, which sharding sums
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -49,6 +50,12 @@ class TokenShares:
     def rounded(self, tokens: int) -> int:
         """So many tokens, filled up."""
         return -(-tokens // self.multiple) * self.multiple
+
+    @property
+    def parts(self) -> int:
+        """Ranks among which the rows of the stream are dealt between cut matrices."""
+        groups = [group for group in (self.context, self.rows) if group is not None]
+        return math.prod(distributed.get_world_size(group) for group in groups)
 
     def own(self, tokens: Tensor) -> Tensor:
         """The rows of this rank's tokens; their gradients stay with it."""
@@ -171,9 +178,7 @@ def score_own(
     found = score(stream, shares.own(labels), token_weights=weights, **settings)
     if shares.context is None:
         return found
-    counted = torch.tensor(found.tokens)
-    distributed.all_reduce(counted, group=shares.context)
-    return LossSum(sum_values(found.total, shares.context), int(counted))
+    return LossSum(sum_values(found.total, shares.context), int((labels != IGNORED).sum()))
 
 
 def replace_method(module: Any, method: str, function: Callable[..., Any]) -> None:

@@ -20,7 +20,7 @@ from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
 from omniloom.model.initialize import initialize
 from omniloom.parallel.feed import GroupLoader
-from omniloom.parallel.plan import lay_out, parallelize
+from omniloom.parallel.plan import lay_out, parallelize, pipeline_of
 from omniloom.storage.files import replace_file
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.data import task_encoder, training_data
@@ -67,6 +67,7 @@ def build(recipe: Recipe) -> Run:
         folder=folder,
         group=ranks.data,
         everyone=ranks.everyone,
+        pipeline=pipeline_of(model),
         after_step=after_each_step(hooks),
         facts={"recipe": to_plain(recipe)},
     )

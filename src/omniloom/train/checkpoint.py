@@ -31,7 +31,9 @@ from omniloom.storage.files import replace_file
 from omniloom.train.sound_reading import SoundPlanner, SoundReader
 
 TENSORS, TRAINER, LOADER, LATEST = "tensors", "trainer.json", "loader", "latest.json"
-FORMAT = 1
+FORMAT = 2
+# Flat: each entry stands under a parameter's name, so stages that hold other parameters can read one another's.
+_OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True, strict=True)
 _STEP = re.compile(r"step-(\d{8})")
 
 
@@ -201,19 +203,23 @@ def complete_checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
-    options = StateDictOptions(ignore_frozen_params=False)
-    weights, states = get_state_dict(model, optimizer if optimizer is not None else (), options=options)
+    weights, states = get_state_dict(model, _of_something(optimizer), options=_OPTIONS)
     return {"model": weights, "optimizer": states} if optimizer is not None else {"model": weights}
 
 
 def _fill(model: nn.Module, optimizer: torch.optim.Optimizer | None, state: dict[str, Any]) -> None:
     set_state_dict(
         model,
-        optimizer if optimizer is not None else (),
+        _of_something(optimizer),
         model_state_dict=state["model"],
         optim_state_dict=state.get("optimizer", {}),
-        options=StateDictOptions(strict=True),
+        options=_OPTIONS,
     )
+
+
+def _of_something(optimizer: torch.optim.Optimizer | None) -> tuple[torch.optim.Optimizer, ...]:
+    """The optimizer, unless it has no parameters: a stage of a pipeline may learn nothing."""
+    return (optimizer,) if optimizer is not None and any(group["params"] for group in optimizer.param_groups) else ()
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -39,7 +39,9 @@ class OptimizerConfig:
 
 def make_optimizer(model: nn.Module, parts: Mapping[str, PartConfig], config: OptimizerConfig) -> torch.optim.AdamW:
     """AdamW over what is trained; fused on an accelerator, else many tensors at a time."""
-    groups = parameter_groups(model, parts, weight_decay=config.weight_decay)
+    # A stage of a pipeline may have nothing to learn; torch wants a group at least.
+    nothing = {"name": "nothing", "params": [], "weight_decay": 0.0, "rate": 1.0}
+    groups = parameter_groups(model, parts, weight_decay=config.weight_decay) or [nothing]
     on_accelerator = all(parameter.is_cuda for group in groups for parameter in group["params"])
     optimizer = torch.optim.AdamW(
         groups,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,8 +31,8 @@ class Pipeline(Protocol):
     def accumulate(self, micro_batches: Sequence[Any], *, learned: int) -> Tensor:
         """Add the gradients of the summed loss divided by `learned`; returns the sum, equal on a pipeline's ranks."""
 
-    def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
-        """The norm of the gradients of all stages as one vector."""
+    def gradient_norm(self, parameters: Sequence[nn.Parameter], norm: Callable[[list[nn.Parameter]], Tensor]) -> Tensor:
+        """The norm of the gradients of all stages as one vector; `norm` gives that of some of one stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def train_step(
         distributed.all_reduce(total, group=group)
     loss = float(total) / learned
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    norm = float((gradient_norm if pipeline is None else pipeline.gradient_norm)(parameters))
+    norm = float(gradient_norm(parameters) if pipeline is None else pipeline.gradient_norm(parameters, gradient_norm))
     applied = math.isfinite(loss) and math.isfinite(norm) and norm <= most_norm
     if applied:
         if clip_norm and norm > clip_norm:
