@@ -15,7 +15,8 @@ import omniloom as ol
 from omniloom.data.index import stage as stage_module
 from omniloom.data.index.dataset import open_dataset
 from omniloom.data.index.prepare import prepare_dataset
-from omniloom.data.index.shard_range import ShardRange, parse_shard_range, scan_shard_range
+from omniloom.data.index.shard_range import scan_shard_range
+from omniloom.data.index.shard_share import ShardRange, parse_shard_range
 from omniloom.data.shards.parts_table import read_parts_table
 from omniloom.data.shards.remote_archive import LinkSpeed, RemoteArchive
 from omniloom.data.shards.scan import scan_shard

@@ -12,28 +12,32 @@ import click
 from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
 from omniloom.data.index.info import Info, read_info
-from omniloom.data.index.layout import DATABASE, DATASET_YAML, SPLIT_YAML, meta_path
+from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_path
 from omniloom.data.index.omniloom_json import OmniloomInfo, read_omniloom_info
+from omniloom.data.index.place import DatasetPlace, absolute_root, has_database, place_of
 from omniloom.data.index.source_kind import other_source
+from omniloom.data.index.sources import list_shards
 from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.mix_facts import mix_facts
 from omniloom.data.source_tools import source_facts
+from omniloom.storage.urls import is_url, name_of, redacted
 from omniloom.tools.mixes import describe_mix
 from omniloom.tools.other_sources import describe_other
+from omniloom.tools.place_type import PLACE
 
 _FIRST_PARTS = ("train", "val", "test")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @click.command(epilog="\b\nExample:\n  omniloom info shards\n  omniloom info shards --json")
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=PLACE)
 @click.option("--split-config", default=SPLIT_YAML, show_default=True, help="Split file in .nv-meta.")
 @click.option(
     "--dataset-config", "config_name", default=DATASET_YAML, show_default=True, help="Description of the samples."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of Markdown.")
-def command(dataset: Path, *, split_config: str, config_name: str, as_json: bool) -> None:
+def command(dataset: str, *, split_config: str, config_name: str, as_json: bool) -> None:
     """Tell what a prepared data set holds.
 
     Of a metadataset (.yaml), the data sets it comes to, with their rows and shares of the draws.
@@ -55,20 +59,20 @@ def command(dataset: Path, *, split_config: str, config_name: str, as_json: bool
     click.echo(json.dumps(facts) if as_json else _markdown(facts))
 
 
-def _description(dataset: Path, name: str) -> SampleDescription | None:
+def _description(dataset: str, name: str) -> SampleDescription | None:
     if not meta_path(dataset, name).is_file():
         return None
     return describe_samples(dataset_config(dataset, name=name), where=name)
 
 
 def _facts(
-    dataset: Path, info: Info, splits: Splits, known: OmniloomInfo | None, description: SampleDescription | None
+    dataset: str, info: Info, splits: Splits, known: OmniloomInfo | None, description: SampleDescription | None
 ) -> dict[str, Any]:
-    sizes = {name: _size_bytes(dataset / name) for name in info.shard_counts}
+    sizes = _sizes(place_of(dataset), info)
     order = sorted(splits.parts, key=lambda part: _FIRST_PARTS.index(part) if part in _FIRST_PARTS else 3)
     return {
-        "name": dataset.resolve().name,
-        "path": str(dataset),
+        "name": name_of(absolute_root(dataset)),
+        "path": redacted(dataset),
         "samples": info.samples,
         "size_bytes": sum(size for size in sizes.values() if size is not None),
         "shards": len(info.shard_counts),
@@ -80,7 +84,7 @@ def _facts(
         "sample_loader": description.sample_loader if description else None,
         "split_parts": {part: _part(splits, part, info) for part in order},
         "excluded": len(splits.exclude),
-        "key_database": meta_path(dataset, DATABASE).is_file(),
+        "key_database": has_database(dataset),
         "indexed_by": f"omniloom {known.omniloom_version}" if known else "another program",
         "key_rule": known.key_rule if known else "first-dot",
         "readable_by_energon": known.readable_by_energon if known else True,
@@ -151,6 +155,14 @@ def _readable(size_bytes: float) -> str:
             break
         size_bytes /= 1024
     return f"{size_bytes:.2f} {unit}"
+
+
+def _sizes(place: DatasetPlace, info: Info) -> dict[str, int | None]:
+    """Size of each shard in bytes; ``None`` for one that is not there."""
+    if is_url(place.shards):
+        listed = {entry.url: entry.size_bytes for entry in list_shards(place.shards)}
+        return {name: listed.get(name) for name in info.shard_counts}
+    return {name: _size_bytes(Path(place.shards, name)) for name in info.shard_counts}
 
 
 def _size_bytes(path: Path) -> int | None:

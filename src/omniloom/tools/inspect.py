@@ -10,14 +10,17 @@ from typing import Any
 import click
 from rich.console import Console
 
+from omniloom.data.index.place import absolute_root
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_val_dataset
 from omniloom.storage.files import replace_file
+from omniloom.storage.urls import name_of, redacted
 from omniloom.tools.encoder_options import encoder_of, encoder_options
 from omniloom.tools.inspect_figures import LeafFigures, figures_of, figures_table
 from omniloom.tools.inspect_page import inspect_page
 from omniloom.tools.inspect_samples import SeenSample, make_stage, packs_of, samples_of
 from omniloom.tools.inspect_terminal import print_legend, print_packs, print_seen
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.preview_samples import chosen_rows
 
 EXIT_FAULTS = 1
@@ -31,7 +34,7 @@ EXIT_FAULTS = 1
         "  omniloom inspect shards --layout tiles --tile-pixels 448 --pixel-shuffle --pack-tokens 8192 --html seen.html"
     )
 )
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=PLACE)
 @click.option("--split-part", default="train", show_default=True, help="Part of the data set to show.")
 @click.option("--count", default=4, show_default=True, type=click.IntRange(1), help="How many samples.")
 @click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="Number of the first sample.")
@@ -45,7 +48,7 @@ EXIT_FAULTS = 1
 def command(
     ctx: click.Context,
     /,
-    dataset: Path,
+    dataset: str,
     *,
     split_part: str,
     count: int,
@@ -80,8 +83,10 @@ def command(
         for sample in samples:
             click.echo(json.dumps(_as_json(sample)))
     elif html_path is not None:
-        facts = [("data set", str(dataset)), ("template", encoder.template.name), *_summary(samples)]
-        text = inspect_page(samples, packs, capacity=capacity, title=f"{dataset.resolve().name}: as seen", facts=facts)
+        facts = [("data set", redacted(dataset)), ("template", encoder.template.name), *_summary(samples)]
+        text = inspect_page(
+            samples, packs, capacity=capacity, title=f"{name_of(absolute_root(dataset))}: as seen", facts=facts
+        )
         replace_file(html_path, text.encode("utf-8", "backslashreplace"))
         click.echo(f"Wrote {html_path} with {len(samples):,} samples.")
     else:

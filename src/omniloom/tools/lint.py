@@ -20,6 +20,7 @@ from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
 from omniloom.data.source_tools import lint_source
 from omniloom.errors import OmniloomError
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.progress_bar import Display, progress_bar
 
 EXIT_BAD = 1
@@ -31,7 +32,7 @@ EXIT_BAD = 1
         "  omniloom lint shards --quarantine bad.yaml\n  omniloom lint --explain v1.0/0001.seg.png"
     )
 )
-@click.argument("dataset", type=click.Path(path_type=Path), required=False)
+@click.argument("dataset", type=PLACE, required=False)
 @click.option("--split-parts", metavar="A,B", help="Parts to read, separated by commas; all of them by default.")
 @click.option("--dataset-config", default=DATASET_YAML, show_default=True, help="Description of the samples.")
 @click.option("--split-config", default=SPLIT_YAML, show_default=True, help="Split file in .nv-meta.")
@@ -59,7 +60,7 @@ EXIT_BAD = 1
 @click.option("--exclude-bad", is_flag=True, help="Add bad samples to 'exclude' of the split file.")
 @click.option("--explain", metavar="NAME", help="Show how a member's name becomes key and part, and stop.")
 def command(
-    dataset: Path | None,
+    dataset: str | None,
     *,
     split_parts: str | None,
     dataset_config: str,
@@ -134,7 +135,7 @@ def _explain(name: str, decoder: SampleDecoder, *, as_json: bool) -> None:
 
 
 def _set_aside(
-    report: LintReport, dataset: Path, quarantine: Path | None, split_config: str | None, *, quiet: bool
+    report: LintReport, dataset: str, quarantine: Path | None, split_config: str | None, *, quiet: bool
 ) -> None:
     """Write what is bad where it was asked for."""
     if quarantine is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +12,7 @@ import click
 from omniloom.data.mix_preparation import prepare_metadataset
 
 
-def prepare_mix(path: Path, *, as_json: bool) -> None:
+def prepare_mix(path: str, *, as_json: bool) -> None:
     """Index the joins of a metadataset and say what was found."""
     joins = prepare_metadataset(path)
     if as_json:

@@ -55,9 +55,7 @@ def prepare_other(source: Source, options: PrepareOptions) -> None:
     if len(written) > _SHOWN:
         click.echo(f"and {len(written) - _SHOWN:,} more.")
     if options.media_filter is not None:
-        index_media(
-            Path(source.root), options.media_filter, options.num_workers, options.tmp_path, shown=options.progress
-        )
+        index_media(source.root, options.media_filter, options.num_workers, options.tmp_path, shown=options.progress)
     click.echo(f"Done. Found {prepared.samples} samples.")  # Energon's words
 
 

@@ -9,7 +9,8 @@ import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import click
@@ -23,6 +24,8 @@ from omniloom.data.index.sources import find_sources
 from omniloom.data.index.splits import SHUFFLE_SEED, parse_ratio, read_splits
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, OmniloomError
+from omniloom.storage.urls import is_url
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.prepare_dialogue import describe_samples, tell_findings, write_description
 from omniloom.tools.prepare_options import PrepareOptions, prepare_options
 from omniloom.tools.progress_bar import Display, progress_bar
@@ -38,9 +41,9 @@ EXIT_ERROR = 1
         '    --field-map \'{"image": "jpg", "context": "json[0][value]", "answers": "json[1][value]"}\''
     )
 )
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=PLACE)
 @prepare_options
-def command(dataset: Path, options: PrepareOptions) -> None:
+def command(dataset: str, options: PrepareOptions) -> None:
     """Index a folder of shards, so that it can be loaded.
 
     Also a JSONL file, a folder of such, a LLaVA JSON or a plain folder of files: they get indexes of their own kinds;
@@ -66,6 +69,11 @@ def command(dataset: Path, options: PrepareOptions) -> None:
 
         prepare_other(source, options)
         return
+    if options.shard_range is not None:
+        from omniloom.tools.prepare_share import prepare_share  # noqa: PLC0415
+
+        prepare_share(dataset, options)
+        return
     if options.as_json:
         _prepare_as_json(dataset, options)
         return
@@ -83,14 +91,19 @@ def command(dataset: Path, options: PrepareOptions) -> None:
     if options.media_filter is not None:
         from omniloom.tools.prepare_media import index_media  # noqa: PLC0415
 
-        index_media(dataset, options.media_filter, options.num_workers, options.tmp_path, shown=options.progress)
+        index_media(prepared.root, options.media_filter, options.num_workers, options.tmp_path, shown=options.progress)
     describe_samples(prepared, options)
     click.echo("Done")
 
 
-def _agreed(dataset: Path, options: PrepareOptions) -> bool:
+def _agreed(dataset: str, options: PrepareOptions) -> bool:
     """Whether a set that is prepared may be prepared again."""
-    if options.tar_index_only or options.force_overwrite or options.keep_split or not is_prepared(dataset):
+    if (
+        options.tar_index_only
+        or options.force_overwrite
+        or options.keep_split
+        or not is_prepared(options.meta_dir or dataset)
+    ):
         return True
     if not options.may_ask:
         raise DatasetError(
@@ -100,7 +113,7 @@ def _agreed(dataset: Path, options: PrepareOptions) -> bool:
     return click.confirm("This data set is prepared already. Prepare it again and deal its shards anew?")
 
 
-def _announce(dataset: Path, options: PrepareOptions) -> None:
+def _announce(dataset: str, options: PrepareOptions) -> None:
     names = find_sources(dataset, exclude=options.exclude).shards
     if names:
         click.echo(f"Found {len(names):,} shards, from the first to the last:")
@@ -123,11 +136,11 @@ def _with_ratio(options: PrepareOptions) -> PrepareOptions:
     return dataclasses.replace(options, split_ratio=text)
 
 
-def _warn_of_lost_excludes(dataset: Path, options: PrepareOptions) -> None:
-    if options.keep_split or options.tar_index_only or not is_prepared(dataset):
+def _warn_of_lost_excludes(dataset: str, options: PrepareOptions) -> None:
+    if options.keep_split or options.tar_index_only or not is_prepared(options.meta_dir or dataset):
         return
     with contextlib.suppress(OmniloomError):  # a split file that cannot be read is about to be replaced
-        excluded = read_splits(dataset).exclude
+        excluded = read_splits(options.meta_dir or dataset).exclude
         if excluded:
             names = ", ".join(sorted(excluded)[:3])
             click.echo(
@@ -137,31 +150,44 @@ def _warn_of_lost_excludes(dataset: Path, options: PrepareOptions) -> None:
             )
 
 
-def _prepare(dataset: Path, options: PrepareOptions, report: Callable[[Progress], None] | None) -> Prepared:
+def _prepare(dataset: str, options: PrepareOptions, report: Callable[[Progress], None] | None) -> Prepared:
     # sqlite sorts in files of its own; the data set's disk has room for them where /tmp may not.
-    os.environ.setdefault("SQLITE_TMPDIR", str(options.tmp_path or meta_path(dataset, WORK_FOLDER)))
+    if options.tmp_path or not (options.meta_dir or is_url(dataset)):
+        os.environ.setdefault("SQLITE_TMPDIR", str(options.tmp_path or meta_path(dataset, WORK_FOLDER)))
     if options.fix_duplicates:
         _fix_duplicates(dataset, options)
     try:
-        return prepare_dataset(
-            dataset,
-            exclude=options.exclude,
-            split_ratio=options.split_ratio,
-            split_parts=options.split_parts,
-            shuffle_seed=SHUFFLE_SEED if options.shuffle_tars else None,
-            keep_split=options.keep_split,
-            num_workers=options.num_workers,
-            rule=options.key_rule,
-            on_duplicate=options.on_duplicate,
-            duplicate_keys=options.duplicate_keys,
-            skip_bad_shards=options.skip_bad_shards,
-            sqlite=not options.no_sqlite,
-            tar_index_only=options.tar_index_only,
-            tmp_path=options.tmp_path,
-            progress=report,
-        )
+        with opened_executor(options.executor) as executor:
+            return prepare_dataset(
+                dataset,
+                exclude=options.exclude,
+                split_ratio=options.split_ratio,
+                split_parts=options.split_parts,
+                shuffle_seed=SHUFFLE_SEED if options.shuffle_tars else None,
+                keep_split=options.keep_split,
+                num_workers=options.num_workers,
+                executor=executor,
+                rule=options.key_rule,
+                on_duplicate=options.on_duplicate,
+                duplicate_keys=options.duplicate_keys,
+                skip_bad_shards=options.skip_bad_shards,
+                sqlite=not options.no_sqlite,
+                tar_index_only=options.tar_index_only,
+                tmp_path=options.tmp_path,
+                meta_path=options.meta_dir,
+                progress=report,
+            )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def opened_executor(text: str | None) -> AbstractContextManager[Executor | None]:
+    """Where shards are scanned; nothing of it is imported where that is this machine. Raises ConfigError."""
+    if text is None:
+        return contextlib.nullcontext()
+    from omniloom.data.index.executors import open_executor  # noqa: PLC0415
+
+    return open_executor(text)
 
 
 def _show(display: Display, begin: float, progress: Progress) -> None:
@@ -173,7 +199,7 @@ def _show(display: Display, begin: float, progress: Progress) -> None:
     display.show(progress.size_bytes / max(progress.size_bytes_total, 1), told)
 
 
-def _fix_duplicates(dataset: Path, options: PrepareOptions) -> None:
+def _fix_duplicates(dataset: str, options: PrepareOptions) -> None:
     from omniloom.data.index.fix_duplicates import fix_duplicates  # noqa: PLC0415 - rewrites shards; rarely needed
 
     fixed = fix_duplicates(dataset, exclude=options.exclude, num_workers=options.num_workers, rule=options.key_rule)
@@ -181,7 +207,7 @@ def _fix_duplicates(dataset: Path, options: PrepareOptions) -> None:
         click.echo(f"Rewrote {len(fixed):,} shards." if fixed else "No duplicate keys found.")
 
 
-def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
+def _prepare_as_json(dataset: str, options: PrepareOptions) -> None:
     try:
         _agreed(dataset, options)
         prepared = _prepare(dataset, _with_ratio(options), None)
@@ -189,7 +215,9 @@ def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
         if options.media_filter is not None:
             from omniloom.tools.prepare_media import find_media, media_summary  # noqa: PLC0415
 
-            media = media_summary(find_media(dataset, options.media_filter, options.num_workers, options.tmp_path))
+            media = media_summary(
+                find_media(prepared.root, options.media_filter, options.num_workers, options.tmp_path)
+            )
         written = None if options.tar_index_only else write_description(prepared, options)
     except OmniloomError as error:
         click.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error), **_faults(error)}))
@@ -210,6 +238,7 @@ def _prepare_as_json(dataset: Path, options: PrepareOptions) -> None:
         "dataset_yaml": written,
         "facts": facts,
         "media": media,
+        "transfer": None if prepared.transfer is None else {**prepared.transfer._asdict(), **prepared.ways},
     }
     click.echo(json.dumps(found))
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from omniloom.data.index.dataset_yaml import dataset_config_of, sample_loader_text
 from omniloom.data.index.field_map import parse_field
-from omniloom.data.index.layout import PARTS_FOLDER, SAMPLE_LOADER, meta_path, parts_path
+from omniloom.data.index.layout import SAMPLE_LOADER, meta_path, write_sidecar_file
+from omniloom.data.index.place import place_of
 from omniloom.data.index.sample_types import CRUDE_TYPE, SAMPLE_TYPES, Field, menu
 from omniloom.data.index.sidecar import Prepared
 from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.shards.parts_table import PartsTable
-from omniloom.storage.files import replace_file
+from omniloom.storage.open import open_store
 from omniloom.tools.prepare_options import PrepareOptions
 
 MAX_PARTS_FOR_MAP = 10
@@ -31,6 +31,12 @@ def tell_findings(prepared: Prepared) -> None:
     facts = prepared.facts
     reused = f", {prepared.reused:,} of them unchanged since an earlier scan" if prepared.reused else ""
     click.echo(f"Indexed {prepared.samples:,} samples in {len(prepared.shard_counts):,} shards{reused}.")
+    if prepared.transfer is not None:
+        ways = " and ".join(f"{count:,} by {way}" for way, count in sorted(prepared.ways.items()))
+        click.echo(
+            f"Read {prepared.transfer.size_bytes:,} bytes in {prepared.transfer.requests:,} requests, which took "
+            f"{prepared.transfer.seconds:,.1f} s one after the other (shards: {ways})."
+        )
     for part, names in prepared.split_parts.items():
         samples = sum(prepared.shard_counts[name] for name in names)
         click.echo(f"- {part}: {samples:,} samples in {len(names):,} shards")
@@ -107,7 +113,8 @@ def shortened(value: Any) -> Any:
 
 def _show_first_samples(prepared: Prepared) -> None:
     shard = next(iter(prepared.shard_counts))
-    table = PartsTable(parts_path(meta_path(prepared.root, PARTS_FOLDER), shard))
+    place = place_of(prepared.root)
+    table = PartsTable(place.parts_table(shard))
     for row in range(min(_SAMPLES_SHOWN, len(table))):
         key, parts = table.row(row)
         click.echo(f"Sample {row} of {shard}, {key!r}, has the parts:")
@@ -115,13 +122,11 @@ def _show_first_samples(prepared: Prepared) -> None:
             click.echo(f"- {name} ({stop - start:,} bytes)")
         for name, start, stop in parts:
             if name == "json" and stop - start <= _JSON_LIMIT_BYTES:
-                click.echo(f"Content of {key}.json, shortened:\n{_json_text(Path(prepared.root, shard), start, stop)}")
+                click.echo(f"Content of {key}.json, shortened:\n{_json_text(place.shard(shard), start, stop)}")
 
 
-def _json_text(path: Path, start: int, stop: int) -> str:
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read(stop - start)
+def _json_text(path: str, start: int, stop: int) -> str:
+    data = open_store(path).read(path, start, stop)
     try:
         return json.dumps(shortened(json.loads(data)), indent=2)
     except (ValueError, RecursionError) as error:
@@ -193,14 +198,14 @@ def _write(
             options.may_ask and click.confirm(f"{path} is there. Overwrite it with an empty template?")
         )
         if overwrite:
-            replace_file(path, sample_loader_text(name, found))
+            where = write_sidecar_file(root, SAMPLE_LOADER, sample_loader_text(name, found))
             if not quiet:
-                click.echo(f"Wrote {path}. Fill in which parts make the fields.")
-    path = meta_path(root, options.dataset_yaml_name)
-    replace_file(path, dump_yaml(dataset_config_of(name, None if name == CRUDE_TYPE else fields)))
+                click.echo(f"Wrote {where}. Fill in which parts make the fields.")
+    text = dump_yaml(dataset_config_of(name, None if name == CRUDE_TYPE else fields))
+    where = write_sidecar_file(root, options.dataset_yaml_name, text)
     if not quiet:
-        click.echo(f"Wrote {path}")
-    return str(path)
+        click.echo(f"Wrote {where}")
+    return where
 
 
 def _repeated(prepared: Prepared) -> str:

@@ -14,6 +14,7 @@ import click
 from omniloom.data.index.media_filter import MediaFilterConfig
 from omniloom.data.index.media_prepare import DEFAULT_WORKERS, MediaPrepared, MediaProgress, add_media_metadata
 from omniloom.errors import ConfigError, OmniloomError
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.prepare_options import MEDIA_OPTIONS
 from omniloom.tools.progress_bar import progress_bar
 
@@ -31,7 +32,7 @@ def _with_media_options(function: Callable[..., Any]) -> Callable[..., Any]:
     name="prepare-media",
     epilog="\b\nExample:\n  omniloom prepare-media shards --media-metadata-by-extension",
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PLACE)
 @click.option("--progress/--no-progress", default=True, help="Show how far it is.")
 @click.option(
     "--num-workers", default=DEFAULT_WORKERS, show_default=True, type=click.IntRange(0), help="Processes at most."
@@ -41,7 +42,7 @@ def _with_media_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     *,
-    path: Path,
+    path: str,
     progress: bool,
     num_workers: int,
     media_metadata_by_glob: str | None,
@@ -73,7 +74,7 @@ def command(
 
 
 def find_media(
-    dataset: Path,
+    dataset: str,
     media_filter: MediaFilterConfig,
     num_workers: int,
     tmp_path: Path | None,
@@ -86,7 +87,7 @@ def find_media(
 
 
 def index_media(
-    dataset: Path, media_filter: MediaFilterConfig, num_workers: int, tmp_path: Path | None, *, shown: bool
+    dataset: str, media_filter: MediaFilterConfig, num_workers: int, tmp_path: Path | None, *, shown: bool
 ) -> None:
     """Index the media of a data set, show how far it is, and tell what was found."""
     begin = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.layout import DATASET_YAML
 from omniloom.data.index.prepare import DEFAULT_WORKERS
 from omniloom.data.index.sample_types import CRUDE_TYPE, check_sample_type
+from omniloom.data.index.shard_share import parse_shard_range
 from omniloom.data.index.sidecar import DuplicateKeyPolicy
 from omniloom.data.index.sources import parse_exclude
 from omniloom.data.index.splits import parse_part_patterns, parse_ratio
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
 from omniloom.errors import ConfigError
+from omniloom.tools.place_type import PLACE
 
 if TYPE_CHECKING:
     from omniloom.data.index.media_filter import MediaFilterConfig
@@ -57,6 +60,17 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option("--sample-type", metavar="NAME", help=f"Class of the samples, or {CRUDE_TYPE}."),
     click.option("--field-map", metavar="JSON", help="Which part fills which field of the samples."),
     click.option("--tmp-path", type=click.Path(path_type=Path), help="Build index.sqlite in this folder."),
+    click.option(
+        "--meta-dir",
+        type=PLACE,
+        help="Put the sidecar here, for a data set that must not be written to; it is loaded by this path.",
+    ),
+    click.option(
+        "--executor",
+        metavar="URL",
+        help="Scan elsewhere: dask://host:port, ray://, mpi://, processes://8, threads://32.",
+    ),
+    click.option("--shard-range", metavar="I/N", help="Scan each N-th shard from the I-th on, and leave it for merge."),
     click.option("--no-sqlite", is_flag=True, help="Make no index.sqlite; training does not need it."),
     click.option("--skip-bad-shards", is_flag=True, help="Leave out shards that cannot be used instead of failing."),
     click.option("--keep-split", is_flag=True, help="Known shards stay in their parts; new ones join train."),
@@ -105,6 +119,9 @@ class PrepareOptions:
     sample_type: str | None
     field_map: str | None
     tmp_path: Path | None
+    meta_dir: str | None
+    executor: str | None
+    shard_range: str | None
     no_sqlite: bool
     skip_bad_shards: bool
     keep_split: bool
@@ -129,6 +146,10 @@ class PrepareOptions:
         from omniloom.data.index.media_filter import MediaFilterConfig  # noqa: PLC0415 - loads Pillow
 
         return MediaFilterConfig.parse(*ways)
+
+    def given(self) -> dict[str, Any]:
+        """The options as they were given, by name."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
 
     @property
     def may_ask(self) -> bool:
@@ -164,6 +185,10 @@ class PrepareOptions:
         """
         if self.media_filter is not None and (self.tar_index_only or self.no_sqlite):
             raise ConfigError("media metadata go to index.sqlite: leave out --tar-index-only and --no-sqlite.")
+        if self.shard_range is not None:
+            parse_shard_range(self.shard_range)
+            if self.tar_index_only or self.fix_duplicates:
+                raise ConfigError("--shard-range scans a share and nothing else: give other work to `omniloom merge`.")
         if self.split_ratio is not None:
             parse_ratio(self.split_ratio)
         parse_part_patterns(self.split_parts)
@@ -180,7 +205,7 @@ class PrepareOptions:
 def prepare_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all options; it is called with a `PrepareOptions` in their place."""
 
-    def with_options(dataset: Path, **given: Any) -> None:
+    def with_options(dataset: str, **given: Any) -> None:
         function(dataset, PrepareOptions(**given))
 
     with_options.__doc__ = function.__doc__

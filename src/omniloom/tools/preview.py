@@ -14,12 +14,15 @@ from rich.console import Console
 from omniloom.data.index.dataset import dataset_config, open_dataset
 from omniloom.data.index.dataset_yaml import SampleDescription, describe_samples
 from omniloom.data.index.layout import DATASET_YAML, meta_path
+from omniloom.data.index.place import absolute_root
 from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.source_kind import Source, other_source
 from omniloom.data.row_cook import ColumnCook, FieldCook
 from omniloom.data.source_tools import open_leaf
 from omniloom.storage.files import replace_file
+from omniloom.storage.urls import name_of
 from omniloom.tools.other_sources import NAMES
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.preview_page import page
 from omniloom.tools.preview_samples import Part, PreviewSample, chosen_rows, read_rows, read_samples
 from omniloom.tools.preview_terminal import print_samples
@@ -34,7 +37,7 @@ THUMBNAIL_PIXELS = 256
         "  omniloom preview shards --spread --count 60 --html preview.html"
     )
 )
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=PLACE)
 @click.option("--split-part", default="train", show_default=True, help="Part of the data set to show.")
 @click.option("--split-config", default="split.yaml", show_default=True, help="Split file in .nv-meta.")
 @click.option("--dataset-config", "config_name", default="dataset.yaml", show_default=True, help="What samples are.")
@@ -44,7 +47,7 @@ THUMBNAIL_PIXELS = 256
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Write a page to this file instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a sample instead.")
 def command(
-    dataset: Path,
+    dataset: str,
     *,
     split_part: str,
     split_config: str,
@@ -69,7 +72,7 @@ def command(
             click.echo(json.dumps(_as_json(sample)))
         return
     if html_path is not None:
-        text = page(samples, title=f"{dataset.resolve().name}: {split_part}", facts=shown.facts)
+        text = page(samples, title=f"{name_of(absolute_root(dataset))}: {split_part}", facts=shown.facts)
         replace_file(html_path, text.encode("utf-8", "backslashreplace"))
         click.echo(f"Wrote {html_path} with {len(rows):,} of {shown.samples:,} samples.")
         return
@@ -84,7 +87,7 @@ class _Shown(NamedTuple):
     read: Callable[[list[int]], Iterator[PreviewSample]]
 
 
-def _open(dataset: Path, split_part: str, split_config: str, config_name: str) -> _Shown:
+def _open(dataset: str, split_part: str, split_config: str, config_name: str) -> _Shown:
     source = other_source(dataset, config_name=config_name)
     if source is not None:
         return _open_other(source, split_part, split_config, config_name)
@@ -116,7 +119,7 @@ def _open_other(source: Source, split_part: str, split_config: str, config_name:
     return _Shown(len(leaf.rows), facts, read)
 
 
-def _declared(dataset: Path, config_name: str) -> SampleDescription:
+def _declared(dataset: str, config_name: str) -> SampleDescription:
     """What the samples are; a set without a description is shown part by part all the same."""
     there = meta_path(dataset, config_name).is_file() or config_name != DATASET_YAML
     config = dataset_config(dataset, name=config_name) if there else {"__class__": CRUDE_TYPE}

@@ -74,6 +74,19 @@ def read_sidecar(root: str | os.PathLike[str], name: str, *, what: str, advice: 
     return read_file(path, what=what, advice=advice)
 
 
+def write_sidecar_file(root: str | os.PathLike[str], name: str, text: str) -> str:
+    """Write a file of ``.nv-meta`` in one step; gives its path or URL. Raises StorageError."""
+    if not (isinstance(root, str) and is_url(root)):
+        replace_file(meta_path(root, name), text)
+        return os.fspath(meta_path(root, name))
+    from omniloom.data.index.mirror import renew  # noqa: PLC0415 - local sets need no store
+
+    where = join_url(root, f"{MAIN_FOLDER}/{name}")
+    replace_file(where, text)
+    renew(root)
+    return redacted(where)
+
+
 def parts_path(folder: str | os.PathLike[str], shard: str) -> str:
     """Where the parts table of a shard lies below ``folder``; names of shards may hold folders."""
     return f"{os.fspath(folder)}/{shard}{PARTS_SUFFIX}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from omniloom.data.index.braces import collapse_braces
-from omniloom.data.index.layout import SPLIT_YAML
+from omniloom.data.index.layout import SPLIT_YAML, write_sidecar_file
 from omniloom.data.index.splits import encode_splits, read_splits
 from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.storage.files import replace_file
+from omniloom.storage.urls import name_of
 
 
 def exclude_entries(names: Sequence[str]) -> list[str]:
@@ -28,7 +28,7 @@ def write_quarantine(path: str | os.PathLike[str], names: Sequence[str]) -> None
 
 def exclude_from_split(
     root: str | os.PathLike[str], names: Sequence[str], *, split_config: str = SPLIT_YAML
-) -> tuple[Path, int]:
+) -> tuple[str, int]:
     """Add shards and samples to the ``exclude`` of a data set's split file.
 
     Returns:
@@ -40,8 +40,9 @@ def exclude_from_split(
     """
     splits = read_splits(root, split_config=split_config)
     new = [name for name in dict.fromkeys(names) if name not in splits.exclude]
-    path = Path(splits.path)
+    name = name_of(splits.path)
     if new:
         kept = exclude_entries(sorted(splits.exclude))
-        replace_file(path, encode_splits(splits.parts, name=path.name, exclude=[*kept, *exclude_entries(new)]))
-    return path, len(new)
+        text = encode_splits(splits.parts, name=name, exclude=[*kept, *exclude_entries(new)])
+        write_sidecar_file(root, name, text)
+    return splits.path, len(new)

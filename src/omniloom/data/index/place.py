@@ -12,11 +12,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from omniloom.data.index.layout import MAIN_FOLDER, PARTS_FOLDER, PLACE_JSON, meta_name, meta_path, parts_path
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, PARTS_FOLDER, PLACE_JSON, meta_name, meta_path, parts_path
 from omniloom.data.shards.tar_index import tar_index_path
 from omniloom.errors import DatasetError
 from omniloom.storage.node_copy import StoredFile
-from omniloom.storage.open import is_local, local_path
+from omniloom.storage.open import is_local, local_path, open_store
 from omniloom.storage.urls import is_url, join_url
 
 
@@ -96,6 +96,12 @@ def place_of(root: str | os.PathLike[str]) -> DatasetPlace:
     if not isinstance(shards, str) or not shards:
         raise DatasetError(f"{meta_name(text, PLACE_JSON)}: shards is {shards!r:.80}; expected a path or URL.")
     return DatasetPlace(text, normal_root(shards), kept if is_url(text) else text)
+
+
+def has_database(root: str | os.PathLike[str]) -> bool:
+    """Whether a data set has a key database, here or in its store."""
+    file = place_of(root).file(f"{MAIN_FOLDER}/{DATABASE}")
+    return Path(file.path).is_file() or (is_url(file.url) and open_store(file.url).exists(file.url))
 
 
 def encode_place(shards: str) -> str:

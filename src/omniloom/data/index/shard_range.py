@@ -19,26 +19,14 @@ from omniloom.data.index.layout import PARTS_FOLDER, WORK_FOLDER, meta_path, par
 from omniloom.data.index.parallel_work import in_order
 from omniloom.data.index.prepare import DEFAULT_WORKERS, places, shard_names
 from omniloom.data.index.scanning import ScanDone, ScanRequest, ShardFault, scan_all, scan_one
+from omniloom.data.index.shard_share import ShardRange
 from omniloom.data.index.stage import Stage
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
 from omniloom.data.shards.tar_index import tar_index_path
-from omniloom.errors import ConfigError
 from omniloom.storage.node_copy import StoredFile
 from omniloom.storage.open import open_store
 from omniloom.storage.urls import is_url, join_url, relative_to
-
-
-class ShardRange(NamedTuple):
-    """Which share of the shards.
-
-    Attributes:
-        number: the share, from 0 on.
-        count: how many shares there are.
-    """
-
-    number: int
-    count: int
 
 
 class RangeScanned(NamedTuple):
@@ -57,18 +45,6 @@ class RangeScanned(NamedTuple):
     samples: int
     reused: int
     faults: tuple[ShardFault, ...]
-
-
-def parse_shard_range(text: str) -> ShardRange:
-    """A share from a text such as ``3/16``: the fourth of sixteen.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and int(number) < int(count)):
-        raise ConfigError(f"shard range {text!r}: expected i/n with i from 0 to n - 1, such as 0/16 or 15/16.")
-    return ShardRange(int(number), int(count))
 
 
 def scan_shard_range(
@@ -91,7 +67,7 @@ def scan_shard_range(
     """
     shard_root, target = places(root, meta_path)
     names = shard_names(shard_root, shards, exclude, target=target, skip=skip_bad_shards)
-    chosen = names[share.number :: share.count]
+    chosen = names[share.number :: share.shares]
     with tempfile.TemporaryDirectory(prefix="omniloom-range-") as folder:
         range_of = _Range(Stage(target, shard_root, Path(folder), _left(target)), folder)
         requests = [range_of.request(name, rule, on_duplicate) for name in chosen]
