@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
-.PHONY: demo test test-slow check bench clean
+.PHONY: demo demo-small test test-slow check bench clean
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/python examples/demo.py
+
+demo-small: $(VENV)/.stamp-demo
+	$(BIN)/python examples/demo.py --small
 
 test: $(VENV)/.stamp
 	$(BIN)/python -m pytest -n 2

@@ -1,158 +1,206 @@
-"""From a folder of pictures and a JSON to training batches that stop and go on exactly: run by ``make demo``.
+"""The whole way, from pictures to a scored model and a report: run by ``make demo``.
 
-Everything is left in ``demo-run/`` to look at; open ``demo-run/index.html``. ``DEMO_SMALL=1`` takes a twentieth.
+Each step is a command that a user would type; it is printed before it runs. Everything is left in ``demo-run/``.
+
+``--small`` takes a part of the data and of the steps, for a look in two minutes. ``--seed`` is of weights and of the
+order of data.
+``--held-out`` trains on nine tenths of the training part and scores the last tenth in place of the test part: this is
+how the settings were chosen.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
+import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from demo_data import PHOTOGRAPHS, QUESTIONS, MissingPackageError, make_data
-from torch.nn import functional
+from demo_data import MissingPackageError, questions_of, write_blind_answers, write_test_data, write_training_data
+from demo_model import write_models
 
-from omniloom import DefaultTaskEncoder, VQASample, WorkerConfig, get_savable_loader, get_train_dataset
-from omniloom.data.index.dataset import open_dataset
-from omniloom.tools.preview_page import page
-from omniloom.tools.preview_samples import chosen_rows, read_samples
-
-SMALL = os.environ.get("DEMO_SMALL", "0") not in ("", "0")
-FOLDER = Path(os.environ.get("DEMO_RUN", "demo-run"))
-PICTURES = 250 if SMALL else 5_000
-SHARD_SAMPLES = 250 if SMALL else 4_000
-STEPS = 40 if SMALL else 400
-BATCH_SIZE = 32
-SIDE_PIXELS = 64
-CARDS = 30 if SMALL else 60
+RECIPES = Path(__file__).resolve().parent / "demo"
+TASK = "easy-vqa"
+PUBLISHED_CNN = 93.8  # its author's network for this data set, eight epochs: github.com/vzhou842/easy-VQA-keras
 
 
-class Encoder(DefaultTaskEncoder):
-    """Brings every picture to one size and mirrors half of them: chance that has to be the same after a restart."""
+class Size(NamedTuple):
+    """How much of everything."""
 
-    def encode_sample(self, sample: VQASample) -> VQASample:
-        image = sample.image[None]
-        image = functional.interpolate(image, (SIDE_PIXELS, SIDE_PIXELS), mode="bilinear", antialias=True)[0]
-        sample.image = image.flip(-1) if torch.rand(()) < 0.5 else image
-        return sample
-
-
-class Step(NamedTuple):
-    """What is remembered of one batch: the keys of its samples and a digest of its pixels."""
-
-    keys: tuple[str, ...]
-    pixels: str
+    images: int
+    shard_samples: int
+    pretrain_steps: int
+    sft_steps: int
+    save_steps: int
+    questions: int | None
 
 
-def command(*words: str) -> None:
-    """Run an ``omniloom`` command as a person would, and show it."""
-    print(f"\n$ omniloom {' '.join(words)}", flush=True)
-    subprocess.run([sys.executable, "-m", "omniloom", *words], check=True)
-
-
-def loader_of(dataset: Path, *, workers: int) -> Any:
-    """A loader of shuffled, augmented batches on some number of workers."""
-    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=12)
-    training = get_train_dataset(
-        dataset,
-        worker_config=config,
-        batch_size=BATCH_SIZE,
-        shuffle_buffer_size=1_000,
-        max_samples_per_sequence=100,
-        task_encoder=Encoder(),
-    )
-    return get_savable_loader(training)
-
-
-def take(batches: Any, steps: int) -> list[Step]:
-    """Pull batches and remember what was in them."""
-    taken = []
-    for _ in range(steps):
-        batch = next(batches)
-        digest = hashlib.blake2b(batch.image.numpy().tobytes(), digest_size=8).hexdigest()
-        taken.append(Step(tuple(batch.__key__), digest))
-    return taken
-
-
-def timed(batches: Any, steps: int) -> tuple[list[Step], float, float]:
-    """The batches, the seconds until the first one, and samples per second after it."""
-    begin = time.perf_counter()
-    first = take(batches, 1)
-    started = time.perf_counter()
-    rest = take(batches, steps - 1)
-    return first + rest, started - begin, len(rest) * BATCH_SIZE / (time.perf_counter() - started)
-
-
-def stop_and_go_on(dataset: Path) -> list[tuple[str, str]]:
-    """Load without a stop, then with one in the middle and other numbers of workers, and compare."""
-    half = STEPS // 2
-    print(f"\nLoading {STEPS} batches of {BATCH_SIZE} with 2 workers, without a stop.")
-    with loader_of(dataset, workers=2) as loader:
-        whole, waited, rate = timed(iter(loader), STEPS)
-    print(
-        f"  first batch after {waited:.2f} s (workers start), then {rate:,.0f} samples/s, decoded, resized and mirrored"
-    )
-
-    print(f"The same again, but stopped after {half} batches; the state is saved to a file.")
-    state_path = FOLDER / "state.pt"
-    with loader_of(dataset, workers=2) as loader:
-        first = take(iter(loader), half)
-        torch.save(loader.save_state_rank(), state_path)
-    print(f"  {state_path}: {state_path.stat().st_size:,} bytes")
-
-    for workers in (3, 0):
-        print(f"Going on from the file with {workers} workers.")
-        with loader_of(dataset, workers=workers) as loader:
-            loader.restore_state_rank(torch.load(state_path, weights_only=True))
-            second, waited, _ = timed(iter(loader), STEPS - half)
-        if first + second != whole:
-            at = next(n for n, (a, b) in enumerate(zip(first + second, whole, strict=True)) if a != b)
-            raise SystemExit(f"batch {at} differs: {(first + second)[at]} instead of {whole[at]}")
-        print(f"  the same {STEPS} batches, sample for sample and pixel for pixel; first batch after {waited:.2f} s")
-    return [
-        ("throughput, 2 workers", f"{rate:,.0f} samples/s"),
-        ("stopped and gone on", f"after batch {half} of {STEPS}, with 2, then 3 and 0 workers: the same batches"),
-        ("saved state", f"{state_path.stat().st_size:,} bytes"),
-    ]
-
-
-def write_page(dataset: Path, facts: list[tuple[str, str]]) -> Path:
-    """A page with a grid of samples and what was measured."""
-    index = open_dataset(dataset, split_part="train")
-    photographs = range(0, len(PHOTOGRAPHS) * len(QUESTIONS), len(QUESTIONS))  # they come first, each several times
-    start = len(PHOTOGRAPHS) * len(QUESTIONS)
-    rows = [*photographs, *chosen_rows(index.samples, count=CARDS - len(photographs), start=start, spread=True)]
-    samples = read_samples(index, rows, thumbnail_pixels=256)
-    path = FOLDER / "index.html"
-    numbers = [("samples", f"{index.samples:,} in {len(index.shards)} shards (train)"), *facts]
-    path.write_text(page(samples, title="Omniloom demo", facts=numbers), encoding="utf-8")
-    return path
+WHOLE = Size(images=4_000, shard_samples=500, pretrain_steps=2_000, sft_steps=3_000, save_steps=100, questions=None)
+SMALL = Size(images=400, shard_samples=50, pretrain_steps=300, sft_steps=150, save_steps=20, questions=500)
 
 
 def main() -> None:
-    """The whole way, from pictures to resumed batches."""
-    begin = time.perf_counter()
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    try:
-        json_path, images = make_data(FOLDER / "llava", pictures=PICTURES)
-    except MissingPackageError as error:
-        raise SystemExit(str(error)) from error
-    print(f"{json_path} and {images}: a LLaVA-style data set out of easy-VQA and scikit-image")
-    dataset = FOLDER / "shards"
-    sizes = ("--max-count", str(SHARD_SAMPLES), "--split-ratio", "9,1,0")
-    command("convert", "llava", str(json_path), "--images", str(images), "--out", str(dataset), *sizes)
-    command("info", str(dataset))
-    command("lint", str(dataset))
-    facts = stop_and_go_on(dataset)
-    path = write_page(dataset, facts)
-    print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {path}")
+    """A table of contents of a training run."""
+    options = _options()
+    size = SMALL if options.small else WHOLE
+    folder, begin = options.folder, time.perf_counter()
+    shutil.rmtree(folder, ignore_errors=True)
+    go = Commands(folder)
+    seed = f"seed={options.seed}"
+
+    title("Data: easy-VQA, as LLaVA's JSON and images")
+    write_training_data(folder / "data", images=size.images, held_out=size.images // 10 if options.held_out else 0)
+    if not options.held_out:
+        write_test_data(folder / "data", questions=size.questions)
+    write_blind_answers(folder / "data")
+    for stage in ("pretrain", "sft"):
+        shards = f"--out sets/{stage} --max-count {size.shard_samples} --split-ratio 1,0,0"
+        go(f"omniloom convert llava data/{stage}.json --images data/images {shards} --no-progress")
+    go("omniloom prepare sets/sft --split-ratio 15,1,0 --sample-type CrudeWebdataset --force-overwrite --json")
+    go("omniloom lint sets/sft")
+
+    title("Weights: a small tower and a small language model become one model")
+    write_models(folder / "models", words=_words(), seed=options.seed)
+    combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
+    go(f"{combine} --feature-layers -1 --pixel-shuffle --pixel-shuffle-factor 4 --projector-norm layer")
+
+    title("Stage 1: captions")
+    for name in ("pretrain.yaml", "sft.yaml"):
+        shutil.copyfile(RECIPES / name, folder / name)
+    go(f"omniloom train pretrain.yaml --dry-run --set loop.steps={size.pretrain_steps}")
+    go(f"omniloom train pretrain.yaml --set {seed} --set loop.steps={size.pretrain_steps}")
+
+    title("Stage 2: questions. The run is killed on its way, and goes on")
+    saving = f"checkpoint.every_steps={size.save_steps}"
+    train = f"omniloom train sft.yaml --set {seed} --set loop.steps={size.sft_steps} --set {saving}"
+    before = go.killed(train, log=folder / "runs/sft/steps.jsonl", after_steps=size.save_steps * 3 // 2)
+    go(train)
+    compare(before, folder / "runs/sft/steps.jsonl", saved=size.save_steps)
+
+    title("Answers, and what they are worth")
+    generate = (
+        f"omniloom generate --task {TASK} --input-image-path data/test_images --max-new-tokens 4 --batch-size 256"
+    )
+    for name in ("test", "swapped"):
+        go(f"{generate} --model runs/sft --gt-path data/{name}.json --output-path answers/{name}.jsonl")
+    scores = {
+        label: score(go, answers, model=label)
+        for label, answers in (
+            ("this model", "answers/test.jsonl"),
+            ("this model, images swapped", "answers/swapped.jsonl"),
+            ("no image: best answer of each question", "data/question_only.jsonl"),
+            ("no image: most frequent answer", "data/majority.jsonl"),
+        )
+    }
+
+    title("The model in Hugging Face's form")
+    go("omniloom weights convert runs/sft exported --to hf")
+    go("omniloom weights diff runs/sft exported")
+    some_image = min((folder / "data/test_images").iterdir()).name
+    go(f"omniloom ask exported data/test_images/{some_image} 'what shape is in the image?' --template chatml")
+
+    title("Report")
+    results = " ".join(f"--result results/{n}.json" for n in range(1, len(scores) + 1))
+    items = "--items results/items-1.jsonl --images data/test_images"
+    go(f"omniloom report runs/pretrain runs/sft {results} {items} --title 'Demo: easy-VQA' --out report.html")
+
+    print_scores(scores, part="the last tenth of train" if options.held_out else "test")
+    print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {(folder / 'report.html').resolve()}")
+
+
+class Commands:
+    """Runs commands in a folder, and shows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.scored = 0
+
+    def __call__(self, command: str) -> None:
+        """Run a command to its end; a failure ends the demo."""
+        print(f"\n$ {command}", flush=True)
+        subprocess.run(_words_of(command), cwd=self.folder, check=True)
+
+    def killed(self, command: str, *, log: Path, after_steps: int) -> list[str]:
+        """Run a training command and kill it without warning after so many steps; the lines of its log until then."""
+        print(f"\n$ {command}    # kill -9 after {after_steps} steps", flush=True)
+        with subprocess.Popen(_words_of(command), cwd=self.folder, start_new_session=True) as process:
+            while process.poll() is None and _count(log) < after_steps:
+                time.sleep(0.05)
+            if process.poll() is not None:
+                raise SystemExit("the run ended before it was killed")
+            os.killpg(process.pid, signal.SIGKILL)
+        return [line for line in log.read_text().split("\n")[:-1] if line]
+
+
+def score(go: Commands, answers: str, *, model: str) -> float:
+    """The accuracy of answers, by the command line."""
+    go.scored += 1
+    out = f"--output results/{go.scored}.json --items results/items-{go.scored}.jsonl"
+    go(f"omniloom evaluate {TASK} --answers {answers} --ground-truth data/test.json --model '{model}' {out}")
+    result = json.loads((go.folder / f"results/{go.scored}.json").read_text())
+    return float(result["scores"]["accuracy"])
+
+
+def compare(before: list[str], log: Path, *, saved: int) -> None:
+    """Hold the steps that the killed run took after its last save against the same steps of the run that went on."""
+    after = {row["step"]: row["loss"] for row in map(json.loads, log.read_text().splitlines())}
+    lost = [row for row in map(json.loads, before) if row["step"] > saved * (len(before) // saved)]
+    differing = [row["step"] for row in lost if row["loss"] != after[row["step"]]]
+    if differing or not lost:
+        raise SystemExit(f"after the restart the losses of the steps {differing} are not what they were")
+    print(
+        f"\nKilled after step {len(before)}, gone on from a checkpoint: the losses of the {len(lost)} steps that were "
+        "taken twice are equal to the last bit."
+    )
+
+
+def print_scores(scores: dict[str, float], *, part: str) -> None:
+    """The score beside what it has to be held against."""
+    print(f"\nAccuracy on the questions of {part}, percent")
+    for label, value in {**scores, "published CNN of the data set's author": PUBLISHED_CNN}.items():
+        print(f"  {label:<42}{value:6.1f}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path(os.environ.get("DEMO_RUN", "demo-run")))
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def _words() -> set[str]:
+    """The words of the training part, for the tokenizer."""
+    texts = [text for each in questions_of("train") for text in (each.text, each.answer)]
+    return {word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())} | {"a"}
+
+
+def _words_of(command: str) -> list[str]:
+    program, *words = shlex.split(command)
+    return [sys.executable, "-m", program, *words]
+
+
+def _count(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.is_file() else 0
+
+
+def title(text: str) -> None:
+    """The heading of a chapter."""
+    print(f"\n{'=' * len(text)}\n{text}\n{'=' * len(text)}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MissingPackageError as error:
+        raise SystemExit(str(error)) from error
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"the command ended with exit code {error.returncode}") from error

@@ -26,6 +26,7 @@ def combine(
     projector_hidden_dim: int | None = None,
     projector_norm: Norm | None = None,
     pixel_shuffle: bool = False,
+    pixel_shuffle_factor: int = 2,
     feature_layers: tuple[int, ...] | None = None,
     keep_class_token: bool | None = None,
     image_token_id: int | None = None,
@@ -39,7 +40,8 @@ def combine(
             through its MLP's width, ``linear`` one map.
         projector_hidden_dim: width between the maps, where it is another one.
         projector_norm: norm of what goes into the projector, as Megatron has it for most language models.
-        pixel_shuffle: fold two by two patches into one token.
+        pixel_shuffle: fold a square of patches into one token.
+        pixel_shuffle_factor: patches on a side of that square.
         feature_layers: outputs of the tower; ``None`` is ``(-2,)``, and ``(-1,)`` with Megatron's projector.
         keep_class_token: whether the tower's first tokens are used; ``None`` is no, where there are any.
         image_token_id: id of the placeholder; ``None`` takes ``<image>`` of the tokenizer, or the first free id.
@@ -66,6 +68,7 @@ def combine(
             bias=projector != "megatron",
             norm=projector_norm,
             reduction="pixel_shuffle" if pixel_shuffle else "none",
+            factor=pixel_shuffle_factor,
         ),
         image_token_id=image_token_id if image_token_id is not None else _image_token_id(language, text),
         feature_layers=layers,

@@ -82,7 +82,10 @@ def convert(
     "--projector-norm", type=click.Choice(["layer", "rms"]), help="Norm before the projector.  [default: none]"
 )
 @click.option("--projector-hidden-dim", type=int, help="Width between the projector's two maps, where it is another.")
-@click.option("--pixel-shuffle", is_flag=True, help="Fold two by two patches into one token.")
+@click.option("--pixel-shuffle", is_flag=True, help="Fold a square of patches into one token.")
+@click.option(
+    "--pixel-shuffle-factor", type=click.IntRange(2), default=2, show_default=True, help="Patches on a side of it."
+)
 @click.option("--feature-layers", help="Layers of the tower that are used, such as -2 or -2,-5.")
 @click.option("--keep-class-token/--drop-class-token", default=None, help="Whether the tower's first tokens are used.")
 @click.option("--image-token-id", type=int, help="Id of <image>.  [default: the tokenizer's, or the first free one]")
@@ -104,6 +107,7 @@ def combine(**options: Any) -> None:
         projector_hidden_dim=options["projector_hidden_dim"],
         projector_norm=options["projector_norm"],
         pixel_shuffle=options["pixel_shuffle"],
+        pixel_shuffle_factor=options["pixel_shuffle_factor"],
         feature_layers=layer_numbers(options["feature_layers"]),
         keep_class_token=options["keep_class_token"],
         image_token_id=options["image_token_id"],

@@ -40,7 +40,10 @@ class DataConfig:
         tile_tags: put the name of each tile before its features, as NVLM does.
         image_tags: what stands around each image: nothing, ``nvlm`` or ``internvl``.
         video_frames: frames of a video at most.
-        max_tokens: of a sample, image features and all.
+        turns: ``apart``: each question of a conversation is a document of its own, and they share its images;
+            ``together``: a conversation is one document.
+        most_questions: of a conversation with turns ``apart``, drawn anew each time; ``None``: as many as fit a pack.
+        max_tokens: of a sample, image features and all; with turns ``apart``, of a question with its answer.
         pack_tokens: of a pack; ``None``: samples are not packed, and ``batch_size`` of them make a micro-batch.
         pack_tiles: of a pack at most, for the memory of the tower; ``None``: any number.
         packing_buffer_size: samples of a rank among which packs are chosen.
@@ -70,6 +73,8 @@ class DataConfig:
     tile_tags: bool = False
     image_tags: Literal["", "nvlm", "internvl"] = ""
     video_frames: int = 8
+    turns: Literal["together", "apart"] = "together"
+    most_questions: int | None = None
     max_tokens: int = 2048
     pack_tokens: int | None = None
     pack_tiles: int | None = None
@@ -138,6 +143,8 @@ def task_encoder(
             video_frames=data.video_frames,
             pack_tokens=data.pack_tokens,
             pack_tiles=data.pack_tiles,
+            turns=data.turns,
+            most_questions=data.most_questions,
             rules=_rules(data),
         ),
     )

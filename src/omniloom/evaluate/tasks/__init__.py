@@ -18,6 +18,7 @@ from omniloom.evaluate.tasks.answers import (
     VQAV2,
 )
 from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
+from omniloom.evaluate.tasks.easy_vqa import EASY_VQA
 from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
 from omniloom.evaluate.tasks.reasoning import MATHVISTA, SCIENCEQA
 from omniloom.evaluate.tasks.video import MOTIONBENCH, MVBENCH, PERCEPTION_TEST, PHYSGAME, VIDEOMME
@@ -28,6 +29,7 @@ TASKS: dict[str, Task] = {
     for task in (
         COCO, NOCAPS, FLICKR30K, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
         REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME, PERCEPTION_TEST,
+        EASY_VQA,
     )
 }  # fmt: skip
 
