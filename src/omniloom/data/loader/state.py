@@ -2,7 +2,7 @@
 
 A rank's state holds the number of batches and the place of each of its lanes, and what the lanes are
 cut from: leaves with their rows, the shuffle, the seed. JSON can hold it. Cursors are written as
-lists in the order of the leaves, whose names stand once in the head.
+lists in the order of the leaves, whose names stand once in the head; where weights change, as texts of such lists.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from omniloom.data.loader.number_text import numbers_of_text, text_of_numbers
 from omniloom.data.plan.lane import check_ranks_divide
 from omniloom.errors import StateError
 
@@ -126,11 +127,12 @@ class RankState:
 
 
 def pack_lane(lane: LaneState, names: Sequence[str]) -> dict[str, Any]:
-    """A lane's state as plain values, cursors as lists in the order of the leaves."""
+    """A lane's state as plain values, numbers by leaf in the order of the leaves, as lists or as texts of lists."""
     stream = lane.stream
     if stream is not None:
         lists = {f: [stream[f].get(name, 0) for name in names] for f in _BY_LEAF if f in stream}
-        stream = {**stream, **lists}
+        moves = any(field in stream for field in MOVING_FIELDS)  # many lists: as texts they take half the room
+        stream = {**stream, **({f: text_of_numbers(numbers) for f, numbers in lists.items()} if moves else lists)}
     return {"batches": lane.batches, "stream": stream} | ({"ended": True} if lane.ended else {})
 
 
@@ -138,12 +140,11 @@ def unpack_lane(plain: Mapping[str, Any], names: Sequence[str]) -> LaneState:
     """A lane's state of its plain form."""
     stream = plain["stream"]
     if stream is not None:
-        cursors = {
-            f: {name: rows for name, rows in zip(names, stream[f], strict=True) if rows}
-            for f in _BY_LEAF
-            if f in stream
+        lists = {
+            f: numbers_of_text(stream[f]) if isinstance(stream[f], str) else stream[f] for f in _BY_LEAF if f in stream
         }
-        stream = {**stream, **cursors}
+        by_name = {f: {n: rows for n, rows in zip(names, found, strict=True) if rows} for f, found in lists.items()}
+        stream = {**stream, **by_name}
     return LaneState(plain["batches"], stream, bool(plain.get("ended", False)))
 
 
