@@ -18,12 +18,23 @@ from omniloom.parallel.checkpointing import compile_layers, recompute_layers
 from omniloom.parallel.config import ParallelConfig
 from omniloom.parallel.data import gather_once, shard
 from omniloom.parallel.layout import Ranks, lay_out
+from omniloom.parallel.memory import Load, RankMemory, rank_memory
 from omniloom.parallel.pipeline import Pipeline
 from omniloom.parallel.sequence import Score, TokenShares, replace_method, share_tokens
 from omniloom.parallel.stages import Stage, keep_spans, spans_of_layers
 from omniloom.parallel.tensor import cut_tensors, llava_of, score_words
 
-__all__ = ["ParallelConfig", "Ranks", "gather_each_once", "lay_out", "parallelize", "pipeline_of"]
+__all__ = [
+    "Load",
+    "ParallelConfig",
+    "RankMemory",
+    "Ranks",
+    "gather_each_once",
+    "lay_out",
+    "parallelize",
+    "pipeline_of",
+    "rank_memory",
+]
 
 
 def parallelize(model: nn.Module, config: ParallelConfig, ranks: Ranks) -> nn.Module:
