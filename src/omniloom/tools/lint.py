@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from omniloom.data.index.executors import open_executor
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML
 from omniloom.data.index.lint import LintReport, lint_dataset
 from omniloom.data.index.lint_names import explain_name
@@ -37,6 +38,7 @@ EXIT_BAD = 1
 @click.option("--dataset-config", default=DATASET_YAML, show_default=True, help="Description of the samples.")
 @click.option("--split-config", default=SPLIT_YAML, show_default=True, help="Split file in .nv-meta.")
 @click.option("--parallel", default=0, type=click.IntRange(0), help="Processes at most.  [default: one per core]")
+@click.option("--executor", metavar="URL", help="Check elsewhere: dask://host:port, ray://, mpi://, processes://8.")
 @click.option("--decode/--no-decode", default=True, help="Decode images whole, or only look at their headers.")
 @click.option(
     "--image-decode",
@@ -66,6 +68,7 @@ def command(
     dataset_config: str,
     split_config: str,
     parallel: int,
+    executor: str | None,
     decode: bool,
     image_decode: str,
     max_pixels: int,
@@ -101,13 +104,15 @@ def command(
             if source is not None:
                 report = lint_source(source, asked_parts=parts, decoder=decoder, on_rows=_Rows(display).show, **how)
             else:
-                report = lint_dataset(
-                    dataset,
-                    split_parts=parts,
-                    decoder=decoder,
-                    on_shard=_Meter(display).show,
-                    **how,
-                )
+                with open_executor(executor) as workers:
+                    report = lint_dataset(
+                        dataset,
+                        split_parts=parts,
+                        decoder=decoder,
+                        executor=workers,
+                        on_shard=_Meter(display).show,
+                        **how,
+                    )
         _set_aside(report, dataset, quarantine, split_config if exclude_bad else None, quiet=as_json)
     except OmniloomError as error:
         if not as_json:

@@ -6,11 +6,13 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import click
 
+from omniloom.data.index.executors import open_executor
 from omniloom.data.index.media_filter import MediaFilterConfig
 from omniloom.data.index.media_prepare import DEFAULT_WORKERS, MediaPrepared, MediaProgress, add_media_metadata
 from omniloom.errors import ConfigError, OmniloomError
@@ -38,6 +40,7 @@ def _with_media_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--num-workers", default=DEFAULT_WORKERS, show_default=True, type=click.IntRange(0), help="Processes at most."
 )
 @_with_media_options
+@click.option("--executor", metavar="URL", help="Look elsewhere: dask://host:port, ray://, mpi://, processes://8.")
 @click.option("--tmp-path", type=click.Path(path_type=Path), help="Build index.sqlite in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -45,6 +48,7 @@ def command(
     path: str,
     progress: bool,
     num_workers: int,
+    executor: str | None,
     media_metadata_by_glob: str | None,
     media_metadata_by_header: bool,
     media_metadata_by_extension: bool,
@@ -63,10 +67,12 @@ def command(
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     if not as_json:
-        index_media(path, media_filter, num_workers, tmp_path, shown=progress)
+        with open_executor(executor) as workers:
+            index_media(path, media_filter, num_workers, tmp_path, shown=progress, executor=workers)
         return
     try:
-        found = find_media(path, media_filter, num_workers, tmp_path)
+        with open_executor(executor) as workers:
+            found = find_media(path, media_filter, num_workers, tmp_path, executor=workers)
     except OmniloomError as error:
         click.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error)}))
         raise SystemExit(EXIT_ERROR) from error
@@ -79,15 +85,28 @@ def find_media(
     num_workers: int,
     tmp_path: Path | None,
     progress: Callable[[MediaProgress], None] | None = None,
+    *,
+    executor: Executor | None = None,
 ) -> MediaPrepared:
     """Index the media of a data set without a word. Raises as `add_media_metadata` does."""
     return add_media_metadata(
-        dataset, media_filter=media_filter, num_workers=num_workers, tmp_path=tmp_path, progress=progress
+        dataset,
+        media_filter=media_filter,
+        num_workers=num_workers,
+        executor=executor,
+        tmp_path=tmp_path,
+        progress=progress,
     )
 
 
 def index_media(
-    dataset: str, media_filter: MediaFilterConfig, num_workers: int, tmp_path: Path | None, *, shown: bool
+    dataset: str,
+    media_filter: MediaFilterConfig,
+    num_workers: int,
+    tmp_path: Path | None,
+    *,
+    shown: bool,
+    executor: Executor | None = None,
 ) -> None:
     """Index the media of a data set, show how far it is, and tell what was found."""
     begin = time.monotonic()
@@ -99,7 +118,7 @@ def index_media(
             told = f"{progress.sources:,}/{progress.sources_total:,}{bad}, {rate:,.0f} media/s"
             display.show(progress.sources / max(progress.sources_total, 1), told)
 
-        found = find_media(dataset, media_filter, num_workers, tmp_path, show)
+        found = find_media(dataset, media_filter, num_workers, tmp_path, show, executor=executor)
     units = "shards" if found.kind == "webdataset" else "files"
     kept = f" {found.unchanged:,} {units} are unchanged since an earlier run." if found.unchanged else ""
     click.echo(f"Found {found.rows:,} media in {found.looked_at:,} {units}.{kept}")

@@ -31,7 +31,7 @@ PLACE_JSON = "place.json"
 
 SIDECAR_NAMES = (
     INFO_JSON, INFO_YAML, SPLIT_YAML, SPLIT_JSON, DATASET_YAML, SAMPLE_LOADER, UUID_FILE, OMNILOOM_JSON, PLACE_JSON,
-    FOLDER_INDEX, f"{FOLDER_INDEX}.idx",
+    FOLDER_INDEX, f"{FOLDER_INDEX}.idx", DATABASE,
 )  # fmt: skip
 """The small files that may lie in ``.nv-meta``, for stores that do not list them."""
 

@@ -18,15 +18,17 @@ from omniloom.data.index.dataset_yaml import describe_samples
 from omniloom.data.index.duplicates import KeyedShard, find_duplicates
 from omniloom.data.index.field_map import FieldOption
 from omniloom.data.index.info import read_info
-from omniloom.data.index.layout import DATASET_YAML, PARTS_FOLDER, SPLIT_YAML, meta_path, parts_path
+from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_path, parts_path
 from omniloom.data.index.lint_parts import ERROR, WARNING
 from omniloom.data.index.lint_shard import Finding, LintedShard, LintRequest, lint_shard
 from omniloom.data.index.omniloom_json import ShardMark, read_omniloom_info
 from omniloom.data.index.parallel_work import in_order
+from omniloom.data.index.place import normal_root, place_of
 from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.parts_table import read_keys
 from omniloom.errors import DatasetError
+from omniloom.storage.files import replace_file
 
 FINDINGS_KEPT = 10_000
 DEFAULT_DECODER = SampleDecoder()
@@ -106,7 +108,7 @@ def lint_dataset(
         decoder: the decoder of the run: what it refuses is an error.
         decode: whether images are decoded whole; otherwise only their headers are read.
         num_workers: processes at most; where there are fewer shards, each process decodes with several threads.
-        executor: does the work there instead.
+        executor: does the work there instead; its workers have to see the shards, and nothing else of this machine.
         on_shard: called with what was found in each shard, and the number of shards.
         on_samples: called within a shard with its samples that were checked, all of the shard, and the number of
             shards; where the work is done in this process.
@@ -115,7 +117,7 @@ def lint_dataset(
         DatasetError: the data set cannot be opened at all.
         WorkerError: a process was killed.
     """
-    root = os.fspath(root)
+    root = normal_root(root)
     report = LintReport()
     splits = read_splits(root, split_config=split_config)
     names = _shards_of(splits, split_parts, report)
@@ -129,8 +131,11 @@ def lint_dataset(
         work = lint_shard
         if on_samples is not None and executor is None and min(num_workers, len(requests)) <= 1:
             work = functools.partial(lint_shard, on_samples=lambda done, of: on_samples(done, of, len(requests)))
-        for number, each in enumerate(in_order(work, requests, executor=executor, num_workers=num_workers)):
+        sent = requests if executor is None else [request._replace(new_table="") for request in requests]
+        for number, each in enumerate(in_order(work, sent, executor=executor, num_workers=num_workers)):
             report.merge(each)
+            if each.keys_table:
+                replace_file(requests[number].new_table, each.keys_table)
             if each.key_range is not None:
                 read = functools.partial(read_keys, requests[number].new_table)
                 linted.append(KeyedShard(number, each.samples, each.key_range, read))
@@ -180,6 +185,7 @@ def _requests(
     report: LintReport,
 ) -> list[LintRequest]:
     info = read_info(root)
+    place = place_of(root)
     known = read_omniloom_info(root)
     excluded = splits.excluded_keys(info.shard_counts)
     requests = []
@@ -192,11 +198,12 @@ def _requests(
         requests.append(
             LintRequest(
                 shard=name,
-                path=f"{root}/{name}",
+                path=place.shard(name),
                 samples=info.shard_counts[name],
                 rule=known.key_rule if known else "first-dot",
                 mark=mark,
-                table=parts_path(meta_path(root, PARTS_FOLDER), name),
+                table=place.parts_table(name),
+                index_file=place.index_of(name),
                 fields=fields,
                 excluded_keys=excluded.get(name, frozenset()),
                 decoder=settings.decoder,

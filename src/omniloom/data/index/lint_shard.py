@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from omniloom.data.index.field_map import FieldOption
@@ -21,8 +23,9 @@ from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_summary, write_parts_table
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
 from omniloom.data.shards.tar import walk_tar
-from omniloom.data.shards.tar_index import read_tar_index
+from omniloom.data.shards.tar_index import read_index_file, read_tar_index
 from omniloom.errors import DatasetError, ShardError, StorageError
+from omniloom.storage.node_copy import StoredFile, fetched
 
 FINDINGS_PER_SHARD = 1_000
 SAMPLES_PER_CALL = 50
@@ -72,8 +75,9 @@ class LintRequest(NamedTuple):
         excluded_keys: samples that are not yielded and not checked.
         decoder: the decoder of the run.
         decode: whether images are decoded.
-        new_table: where to leave the keys for a comparison of shards.
+        new_table: where to leave the keys for a comparison of shards; empty: they are sent back.
         threads: how many samples of the shard are decoded at a time, where there are more cores than shards.
+        index_file: its index, where that does not lie beside it.
     """
 
     shard: str
@@ -81,13 +85,14 @@ class LintRequest(NamedTuple):
     samples: int
     rule: KeyRule
     mark: ShardMark | None
-    table: str
+    table: str | StoredFile
     fields: Mapping[str, tuple[FieldOption, ...]] | None
     excluded_keys: frozenset[str]
     decoder: SampleDecoder
     decode: bool
     new_table: str
     threads: int = 1
+    index_file: StoredFile | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +108,7 @@ class LintedShard:
         key_range: smallest and largest key.
         bad_keys: keys of all samples with an error.
         unusable: whether the shard as a whole cannot be read.
+        keys_table: a parts table with its keys, where it is sent back.
     """
 
     shard: str
@@ -113,6 +119,7 @@ class LintedShard:
     key_range: tuple[str, str] | None = None
     bad_keys: list[str] = field(default_factory=list)
     unusable: bool = False
+    keys_table: bytes = b""
 
     def add(self, finding: Finding, *, times: int = 1) -> None:
         """Count a finding and keep it while there is room."""
@@ -134,7 +141,7 @@ def lint_shard(request: LintRequest, *, on_samples: OnSamples | None = None) -> 
     if scan is None:
         found.unusable = True
         return found
-    found.key_range = write_parts_table(request.new_table, scan, mtime_ns=0, on_duplicate="error").key_range
+    _leave_keys(request, scan, found)
     stale = _staleness(request, scan)
     if stale is not None:
         found.add(tell(ERROR, "index-stale", stale))
@@ -142,6 +149,16 @@ def lint_shard(request: LintRequest, *, on_samples: OnSamples | None = None) -> 
         found.add(finding, times=times)
     _check_samples(request, scan, found, on_samples)
     return found
+
+
+def _leave_keys(request: LintRequest, scan: ShardScan, found: LintedShard) -> None:
+    if request.new_table:
+        found.key_range = write_parts_table(request.new_table, scan, mtime_ns=0, on_duplicate="error").key_range
+        return
+    with tempfile.TemporaryDirectory(prefix="omniloom-lint-") as folder:
+        table = Path(folder, "table")
+        found.key_range = write_parts_table(table, scan, mtime_ns=0, on_duplicate="error").key_range
+        found.keys_table = table.read_bytes()
 
 
 def energon_offsets(path: str, *, shard: str) -> array[int]:
@@ -176,11 +193,12 @@ def _scanned(request: LintRequest, found: LintedShard) -> ShardScan | None:
 
 def _policy(request: LintRequest) -> DuplicatePolicy:
     """The duplicate policy that the set was prepared with."""
-    if not os.path.exists(request.table):  # noqa: PTH110
-        return "error"
     try:
-        policy = read_summary(request.table).on_duplicate
-    except ShardError:
+        table = fetched(request.table)
+        if not os.path.exists(table):  # noqa: PTH110
+            return "error"
+        policy = read_summary(table).on_duplicate
+    except (ShardError, StorageError):
         return "error"
     return policy if policy in ("first", "last") else "error"  # type: ignore[return-value]
 
@@ -194,7 +212,8 @@ def _staleness(request: LintRequest, scan: ShardScan) -> str | None:
     if mark is not None and mark.fingerprint != scan.fingerprint:
         return f"the shard's headers are not those that were indexed (same size, other content). {advice}"
     try:
-        offsets = read_tar_index(request.path)
+        index = request.index_file
+        offsets = read_tar_index(request.path) if index is None else read_index_file(index.fetch())
     except (DatasetError, StorageError) as error:
         return str(error)
     if len(offsets) - 1 != request.samples:

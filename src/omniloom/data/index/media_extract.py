@@ -16,6 +16,7 @@ from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.scan import scan_shard
 from omniloom.errors import OmniloomError, SampleError, ShardError, StorageError
 from omniloom.storage.range_file import RangeFile
+from omniloom.storage.urls import join_url
 
 _SIZED_WHEN_LOADED = frozenset(("ICO", "ICNS"))
 _LOADED_PIXELS = 1 << 22
@@ -121,7 +122,7 @@ def media_of_files(request: FilesRequest) -> list[MediaSource]:
 def _each_file(request: FilesRequest) -> Iterator[MediaSource]:
     for name in request.names:
         try:
-            archive = open_archive(f"{request.root}/{name}", shard=name)
+            archive = open_archive(join_url(request.root, name), shard=name)
             mark = archive.mark()
         except (ShardError, StorageError) as error:
             yield MediaSource(name, 0, 0, (), (MediaFault(name, "unreadable", f"{name}: {error}"),))

@@ -7,6 +7,7 @@ run goes on there. At the end ``index.sqlite`` is made anew beside the old one a
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omniloom.data.index.info import is_prepared, read_info
-from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, MEDIA_PARTIAL, meta_path
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, MEDIA_PARTIAL, meta_name, meta_path
 from omniloom.data.index.media_extract import (
     FilesRequest,
     MediaFault,
@@ -35,12 +36,18 @@ from omniloom.data.index.media_tables import (
     insert_sources,
     known_sources,
 )
+from omniloom.data.index.mirror import refresh, renew
 from omniloom.data.index.omniloom_json import read_omniloom_info
-from omniloom.data.index.parallel_work import in_order
+from omniloom.data.index.parallel_work import Request, Result, in_order
+from omniloom.data.index.place import normal_root, place_of
 from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.index.work_folder import move_file, open_work_folder
+from omniloom.data.shards.archive_file import mark_at
 from omniloom.errors import DatasetError, StorageError
-from omniloom.storage.files import remove_file, storage_error
+from omniloom.storage.files import file_exists, folder_exists, remove_file, storage_error
+from omniloom.storage.node_copy import copy_here, copy_there, node_cache
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url, join_url, redacted, relative_to
 
 DEFAULT_WORKERS = 16
 _FILES_AT_ONCE = 64
@@ -114,27 +121,84 @@ def add_media_metadata(
         StorageError: something cannot be read or written. ``index.sqlite`` is as it was.
         WorkerError: a process was killed.
     """
-    if not Path(root).is_dir():
-        raise DatasetError(f"{os.fspath(root)}: expected a folder: a prepared data set, or one with media files")
-    is_webdataset = is_prepared(root)
-    target = meta_path(root, DATABASE)
-    if is_webdataset and not target.is_file():
-        raise DatasetError(
-            f"{target}: there is no key database, which media metadata are added to. Run `omniloom prepare "
-            f"{os.fspath(root)}` without --no-sqlite first."
+    root = normal_root(root)
+    if not folder_exists(root):
+        raise DatasetError(f"{redacted(root)}: expected a folder: a prepared data set, or one with media files")
+    with _kept_here(root) as local:
+        prepared = _add(
+            root,
+            local,
+            media_filter=media_filter,
+            how=_How(executor, num_workers),
+            tmp_path=tmp_path,
+            progress=progress,
         )
-    with _sqlite_errors(target), open_work_folder(root) as work:
-        partial_path = meta_path(root, MEDIA_PARTIAL)
+    return prepared
+
+
+@dataclass(frozen=True)
+class _How:
+    """Who does the work."""
+
+    executor: Executor | None
+    num_workers: int
+
+    def run(
+        self, work: Callable[[Request], Result], requests: Sequence[Request], *, in_store: bool
+    ) -> Iterator[Result]:
+        """Do it, in the order of the requests."""
+        return in_order(work, requests, executor=self.executor, num_workers=self.num_workers, in_threads=in_store)
+
+
+@contextlib.contextmanager
+def _kept_here(root: str) -> Iterator[str]:
+    """A folder of this machine with the key database in its ``.nv-meta``, which goes back to the store at the end."""
+    if not is_url(root):
+        yield root
+        return
+    folder = node_cache("stages", hashlib.sha256(root.encode()).hexdigest()[:24] + "-media")
+    database = folder / MAIN_FOLDER / DATABASE
+    url = join_url(root, f"{MAIN_FOLDER}/{DATABASE}")
+    refresh(root)
+    remove_file(database)
+    if file_exists(url):
+        copy_here(url, database)
+    folder.mkdir(parents=True, exist_ok=True)
+    yield str(folder)
+    copy_there(database, url)
+    renew(root)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _add(
+    root: str,
+    local: str,
+    *,
+    media_filter: MediaFilterConfig,
+    how: _How,
+    tmp_path: str | os.PathLike[str] | None,
+    progress: Callable[[MediaProgress], None] | None,
+) -> MediaPrepared:
+    is_webdataset = is_prepared(root)
+    target = meta_path(local, DATABASE)
+    if is_webdataset and not target.is_file():
+        shown = redacted(root)
+        raise DatasetError(
+            f"{meta_name(root, DATABASE)}: there is no key database, which media metadata are added to. Run `omniloom "
+            f"prepare {shown}` without --no-sqlite first."
+        )
+    shards_root = place_of(root).shards if is_webdataset else root
+    with _sqlite_errors(target), open_work_folder(local) as work:
+        partial_path = meta_path(local, MEDIA_PARTIAL)
         names, all_names = (_shards(root), None) if is_webdataset else _files(root, media_filter)
         with contextlib.closing(_open_partial(partial_path)) as partial:
             known = known_sources(partial, media_filter)
             if target.is_file():
                 with contextlib.closing(_open_read_only(target)) as former:
                     known = {**known_sources(former, media_filter), **known}
-            waiting = [name for name in names if name not in known or known[name] != _mark(root, name)]
+            waiting = [name for name in names if name not in known or known[name] != _mark(shards_root, name)]
             ledger = _Ledger(partial, media_filter, len(waiting), progress)
-            work_on = _shard_results if is_webdataset else _file_results
-            for sources in work_on(root, waiting, media_filter, executor=executor, num_workers=num_workers):
+            for sources in _results(root, shards_root, waiting, media_filter, how, shards=is_webdataset):
                 ledger.add(sources)
             ledger.commit()
         built = Path(tmp_path or work, DATABASE)
@@ -142,11 +206,11 @@ def add_media_metadata(
         rows_total = _assemble(built, partial_path, media_filter, names=names, all_names=all_names)
         if not rows_total:
             remove_file(built)
-            raise DatasetError(f"{os.fspath(root)}: not one medium was found by {_described(media_filter)}")
-        move_file(built, target, mode=(Path(root).stat().st_mode & 0o666) | 0o600)
+            raise DatasetError(f"{redacted(root)}: not one medium was found by {_described(media_filter)}")
+        move_file(built, target, mode=(Path(local).stat().st_mode & 0o666) | 0o600)
         remove_file(partial_path)
     return MediaPrepared(
-        root=os.fspath(root),
+        root=root,
         kind="webdataset" if is_webdataset else "filesystem",
         rows=ledger.rows,
         rows_total=rows_total,
@@ -193,17 +257,21 @@ class _Ledger:
         self._committed = time.monotonic()
 
 
-def _shards(root: str | os.PathLike[str]) -> list[str]:
+def _shards(root: str) -> list[str]:
     return list(read_info(root).shard_counts)
 
 
-def _files(root: str | os.PathLike[str], media_filter: MediaFilterConfig) -> tuple[list[str], set[str]]:
+def _files(root: str, media_filter: MediaFilterConfig) -> tuple[list[str], set[str]]:
     """Names of the files that can be media, sorted, and those of all files."""
     names: set[str] = set()
-    for folder, folders, files in os.walk(root, followlinks=True, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        below = os.path.relpath(folder, root)
-        names.update(name if below == "." else f"{below}/{name}" for name in files)
+    if is_url(root):
+        below = (relative_to(url, root) for url in open_store(root).list(root))
+        names.update(name for name in below if not any(one.startswith(".") for one in name.split("/")[:-1]))
+    else:
+        for folder, folders, files in os.walk(root, followlinks=True, onerror=_refuse):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            inside = os.path.relpath(folder, root)
+            names.update(name if inside == "." else f"{inside}/{name}" for name in files)
     names = {name for name in names if _is_text(name)}
     return sorted(name for name in names if media_filter.should_consider_media(name)), names
 
@@ -220,39 +288,26 @@ def _is_text(name: str) -> bool:
     return not name.startswith(f"{MAIN_FOLDER}/")
 
 
-def _mark(root: str | os.PathLike[str], name: str) -> tuple[int, int] | None:
+def _mark(root: str, name: str) -> tuple[int, int] | None:
     try:
-        status = Path(root, name).stat()
+        mark = mark_at(join_url(root, name))
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns
+    return mark.size_bytes, mark.mtime_ns
 
 
-def _shard_results(
-    root: str | os.PathLike[str],
-    names: Sequence[str],
-    media_filter: MediaFilterConfig,
-    *,
-    executor: Executor | None,
-    num_workers: int,
+def _results(
+    root: str, shards_root: str, names: Sequence[str], media_filter: MediaFilterConfig, how: _How, *, shards: bool
 ) -> Iterator[list[MediaSource]]:
+    in_store = is_url(shards_root)
+    if not shards:
+        groups = [tuple(names[at : at + _FILES_AT_ONCE]) for at in range(0, len(names), _FILES_AT_ONCE)]
+        asked = [FilesRequest(group[0], root, group, media_filter) for group in groups]
+        return how.run(media_of_files, asked, in_store=in_store)
     facts = read_omniloom_info(root)
     rule = facts.key_rule if facts is not None else "first-dot"
-    requests = [ShardRequest(name, f"{os.fspath(root)}/{name}", rule, media_filter) for name in names]
-    return in_order(media_of_shard, requests, executor=executor, num_workers=num_workers)
-
-
-def _file_results(
-    root: str | os.PathLike[str],
-    names: Sequence[str],
-    media_filter: MediaFilterConfig,
-    *,
-    executor: Executor | None,
-    num_workers: int,
-) -> Iterator[list[MediaSource]]:
-    groups = [tuple(names[at : at + _FILES_AT_ONCE]) for at in range(0, len(names), _FILES_AT_ONCE)]
-    requests = [FilesRequest(group[0], os.fspath(root), group, media_filter) for group in groups]
-    return in_order(media_of_files, requests, executor=executor, num_workers=num_workers)
+    requests = [ShardRequest(name, join_url(shards_root, name), rule, media_filter) for name in names]
+    return how.run(media_of_shard, requests, in_store=in_store)
 
 
 def _copy(target: Path, built: Path) -> None:

@@ -105,11 +105,10 @@ def _update(url: str, place: Path) -> str:
     store = open_store(url)
     listed = sidecar_names(url)
     names = [name for name in (listed if listed is not None else SIDECAR_NAMES) if not name.endswith("/")]
-    names = [name for name in names if name not in _ON_DEMAND]
     with ThreadPoolExecutor(_THREADS) as threads:
-        tags = dict(zip(names, threads.map(lambda name: _tag(url, name), names), strict=True))
-        tags = {name: tag for name, tag in tags.items() if tag is not None}
-        identity = json.dumps([[name, tags.get(name)] for name in (INFO_JSON, INFO_YAML, UUID_FILE)])
+        found = dict(zip(names, threads.map(lambda name: _tag(url, name), names), strict=True))
+        identity = json.dumps([[name, found.get(name)] for name in (INFO_JSON, INFO_YAML, UUID_FILE, DATABASE)])
+        tags = {name: tag for name, tag in found.items() if tag is not None and name not in _ON_DEMAND}
         folder = hashlib.sha256(identity.encode()).hexdigest()[:16]
         kept = place / folder / MAIN_FOLDER
         known = _read_tags(place / folder)
