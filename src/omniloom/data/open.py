@@ -142,7 +142,7 @@ def get_val_dataset(
         batch_size: samples in a batch; ``None``: they come one by one.
         batch_drop_last: leave out a last batch that is not full.
         packing_buffer_size: samples among which packs are chosen.
-        limit: batches of each rank at most.
+        limit: batches of each rank at most, also where samples are packed, grouped or made into several.
         task_encoder: what a sample and a batch are.
         equal_steps: give every rank equally many batches; those that only even out the steps are flagged as pads.
         dataset_config: name of the description of samples in ``.nv-meta``.
@@ -235,10 +235,10 @@ class _Evaluation:
         plan = InOrder(
             tuple(PlanLeaf(leaf.name, len(leaf.rows)) for leaf in leaves),
             evaluation_unit(self.encoder, batch_size=self.batch_size, packing_buffer_size=self.packing_buffer_size),
-            units=self.limit * self.config.ranks if self.limit else None,
         )
         recipe = Recipe(self.encoder, self.config, self.batch_size, self.batch_drop_last, self.packing_buffer_size)
-        return recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=self.equal_steps)
+        whole = recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=self.equal_steps)
+        return whole.limited(self.limit) if self.limit else whole
 
 
 def _flat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.state import CURSOR_FIELDS, MOVING_FIELDS, Mix
@@ -17,6 +17,7 @@ from omniloom.data.pipeline.pack import MOST_WAITING, Pack
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
+from omniloom.errors import ConfigError
 
 Pipeline = Make | Pack | Map | Batch | Group
 
@@ -34,6 +35,7 @@ class Dataset:
         finish: made of each batch in the caller's process, or ``None``.
         user_code: whether the pipeline calls functions that may draw random numbers.
         paths: where the leaves lie, by position.
+        limit: batches of each rank in a pass at most, where the plan cannot say so; the next pass begins anew.
     """
 
     pipeline: Pipeline
@@ -45,6 +47,7 @@ class Dataset:
     finish: Callable[[Any], Any] | None = None
     user_code: bool = False
     paths: tuple[str, ...] = ()
+    limit: int | None = None
 
     def __iter__(self) -> Iterator[Any]:
         from omniloom.data.loader.loader import Loader  # noqa: PLC0415 - the loader is built of data sets
@@ -94,6 +97,21 @@ class Dataset:
         """Values that wait in the groups of a lane at most; ``None`` without groups, or for any number."""
         return next((stage.most_waiting for stage in self.stages if isinstance(stage, Group)), None)
 
+    def with_plan(self, plan: Plan | InOrder) -> Self:
+        """The same pipeline over another plan of the same leaves."""
+        return replace(self, plan=plan, pipeline=_over(self.pipeline, plan))
+
+    def limited(self, batches: int) -> Self:
+        """The first so many batches of each rank; each pass begins anew."""
+        if batches < 1:
+            raise ConfigError(f"a limit of {batches} batches found; at least 1 expected")
+        plan = self.plan
+        a_unit = isinstance(plan, InOrder) and self.one_to_one and plan.unit_rows == (self.batch_size or 1)
+        if isinstance(plan, InOrder) and a_unit and self.limit is None:  # then no row is read for nothing
+            units = batches * self.worker_config.ranks
+            return self.with_plan(replace(plan, units=units if plan.units is None else min(units, plan.units)))
+        return replace(self, limit=batches if self.limit is None else min(batches, self.limit))
+
     def with_buffers(self, *, window_samples: int, most_waiting: int | None) -> Dataset:
         """The same data set with packing windows and groups of another size."""
         pipeline = _changed(self.pipeline, Pack, window_samples=window_samples)
@@ -104,6 +122,9 @@ class Dataset:
         config = self.worker_config
         if self.virtual_epoch_length:
             return self.virtual_epoch_length
+        if self.limit is not None:
+            whole = self.limit if self.plan.endless else replace(self, limit=None).length(lanes, lap=lap)
+            return None if whole is None else min(self.limit, whole)
         if not self.one_to_one:
             return None
         if self.plan.endless:
@@ -169,6 +190,11 @@ class Dataset:
         settings |= {"unit_rows": plan.unit_rows, "units": plan.units}
         settings |= {"passes_of_all": plan.passes} if plan.passes != 1 else {}
         return Mix(tuple((leaf.name, leaf.rows, 1.0) for leaf in plan.leaves), settings)
+
+
+def _over(stage: Any, plan: Plan | InOrder) -> Any:
+    """The stages over another plan."""
+    return replace(stage, source=plan if isinstance(stage, Make) else _over(stage.source, plan))
 
 
 def _changed(stage: Any, kind: type, **fields: Any) -> Any:

@@ -188,12 +188,15 @@ class Loader:
 
     def _pass_is_over(self) -> bool:
         length = self.dataset.virtual_epoch_length
-        return length > 0 and self._in_pass and self._steps % length == 0
+        return self._in_pass and (self._limit_is_reached() or (length > 0 and self._steps % length == 0))
+
+    def _limit_is_reached(self) -> bool:
+        return self.dataset.limit is not None and self._steps >= self.dataset.limit
 
     def _end_pass(self) -> None:
         """A pass has ended: the next one goes on, or, where the data has ended, begins the next lap."""
         self._in_pass = False
-        if all(lane.ended for lane in self._lanes.values()):
+        if self._limit_is_reached() or all(lane.ended for lane in self._lanes.values()):
             self._begin_lap(self._lap + 1)
         if not self.worker_config.persistent_workers:
             self.close()

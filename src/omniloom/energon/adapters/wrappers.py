@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from omniloom.data.loader.dataset import Dataset
@@ -170,25 +171,21 @@ class RepeatDataset:
             return dataset
         if repeats is None:
             return _with_plan(dataset, replace(plan, repeat=True))
-        if repeats != int(repeats):
-            raise ConfigError(f"RepeatDataset: repeats={repeats} of shuffled data; say it with blend_epochized")
-        more = tuple(replace(leaf, passes=(leaf.passes or 1) * int(repeats)) for leaf in plan.leaves)
+        times = Fraction(str(repeats))
+        passes = [times * (1 if leaf.passes is None else leaf.passes) for leaf in plan.leaves]
+        more = tuple(
+            replace(leaf, passes=int(one) if one.denominator == 1 else one)
+            for leaf, one in zip(plan.leaves, passes, strict=True)
+        )
         return _with_plan(dataset, replace(plan, leaves=more))
 
 
 class LimitDataset:
-    """The beginning of a data set for evaluation, the same in each pass."""
+    """The beginning of a data set; each pass begins anew."""
 
     def __new__(cls, dataset: Dataset, length: int, **_settings: Any) -> Any:
-        """The first ``length`` batches of each rank."""
-        plan = dataset.plan
-        if not isinstance(plan, InOrder):
-            raise ConfigError(
-                "LimitDataset: training data is cut into passes by virtual_epoch_length (or EpochizeDataset), and "
-                "into a part of its rows by subset"
-            )
-        units = length * dataset.worker_config.ranks
-        return _with_plan(dataset, replace(plan, units=units if plan.units is None else min(units, plan.units)))
+        """The first ``length`` values (batches, packs or samples) of each rank."""
+        return dataset.limited(length)
 
 
 class EpochizeDataset:
