@@ -93,10 +93,10 @@ def main() -> None:
     scores = {
         label: score(go, answers, model=label)
         for label, answers in (
-            ("this model", "answers/test.jsonl"),
-            ("this model, images swapped", "answers/swapped.jsonl"),
-            ("no image: best answer of each question", "data/question_only.jsonl"),
-            ("no image: most frequent answer", "data/majority.jsonl"),
+            ("runs/sft", "answers/test.jsonl"),
+            ("runs/sft, shown another image", "answers/swapped.jsonl"),
+            ("no model: usual answer to each question", "data/question_only.jsonl"),
+            ("no model: most frequent answer", "data/majority.jsonl"),
         )
     }
 

@@ -81,7 +81,14 @@ class Axis:
 
 
 def line_chart(
-    curves: Sequence[Curve], *, title: str, x_name: str, y_name: str, note: str = "", log: bool = False
+    curves: Sequence[Curve],
+    *,
+    title: str,
+    x_name: str,
+    y_name: str,
+    note: str = "",
+    log: bool = False,
+    named: bool = False,
 ) -> str:
     """A figure with a line for each curve; one that says so where no curve has a point.
 
@@ -91,9 +98,11 @@ def line_chart(
         x_name, y_name: of the axes, with units.
         note: beside the title.
         log: values that differ by more than fifty times are drawn by powers of ten.
+        named: tell the curves' labels in their colours beside the title, where colours are not those of runs.
     """
     curves = sorted((curve for curve in curves if curve.points), key=lambda curve: curve.style != "faint")
-    head = f"<figcaption><b>{escape(title)}</b> <span>{escape(note)}</span></figcaption>"
+    names = "".join(f'<em class="mark{each.colour}">{escape(each.label)}</em>' for each in curves) if named else ""
+    head = f"<figcaption><b>{escape(title)}</b> <span>{escape(note)}</span>{names}</figcaption>"
     if not curves:
         return f'<figure class="chart">{head}<p class="none">not recorded</p></figure>'
     x_axis = _axis([x for curve in curves for x, _ in curve.points], start=_LEFT, end=_WIDTH - _RIGHT, tight=True)

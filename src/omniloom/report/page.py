@@ -10,6 +10,7 @@ from omniloom._version import __version__
 from omniloom.errors import ConfigError
 from omniloom.report import run_sections, score_sections
 from omniloom.report.charts import counted
+from omniloom.report.comparison import comparisons
 from omniloom.report.gallery import cards
 from omniloom.report.records import ItemRecord, ResultRecord, RunRecord
 from omniloom.report.style import RUN_COLOURS, style
@@ -84,8 +85,8 @@ def _overview(runs: Sequence[RunRecord], results: Sequence[ResultRecord], faults
         told.append(counted(len(results), "score"))
     state = f'<a href="#failures">{counted(len(faults), "thing")} to know of</a>' if faults else "nothing failed"
     lead = f'<p class="lead">{" and ".join(told)}; {state}.</p>'
-    table = score_sections.results_table(results) if results else ""
-    return f"{lead}{run_sections.overview(runs) if runs else ''}{table}"
+    scores = f"{comparisons(results)}{score_sections.results_table(results)}" if results else ""
+    return f"{lead}{run_sections.overview(runs) if runs else ''}{scores}"
 
 
 def _failures(faults: Sequence[str]) -> str:

@@ -25,6 +25,8 @@ from omniloom.report.curves import (
 )
 from omniloom.report.records import RunRecord
 
+_HELD_OUT = "validation_loss/"
+
 
 def overview(runs: Sequence[RunRecord]) -> str:
     """A card for each run: a sentence, and the figures that one asks for first."""
@@ -68,9 +70,12 @@ def setup(run: RunRecord) -> str:
         part for part, settings in parts.items() if isinstance(settings, Mapping) and settings.get("train") is False
     ]
     words += f", {', '.join(frozen)} frozen" if frozen else ""
-    unit = f"packs of {data['pack_tokens']:,} tokens" if isinstance(data.get("pack_tokens"), int) else "samples"
+    packed = isinstance(data.get("pack_tokens"), int)
+    batch = data.get("batch_size", 1)
+    unit = counted(batch, "pack" if packed else "sample") if isinstance(batch, int) else "batches not said"
+    unit += f" of {data['pack_tokens']:,} tokens" if packed else ""
     words += f"; data {data.get('train', 'not said')}, template {data.get('template', 'not said')}"
-    words += f"; {data.get('batch_size', 1)} {unit} a micro-batch, {loop.get('micro_batches', 1)} a step and rank"
+    words += f"; {unit} a micro-batch, {loop.get('micro_batches', 1)} a step and rank"
     words += f"; {parallel.get('precision', 'precision not said')}, seed {run.recipe.get('seed', 'not said')}."
     return words
 
@@ -93,7 +98,27 @@ def charts(runs: Sequence[RunRecord]) -> str:
         )
         for chart in _CHARTS
     )  # fmt: skip
+    drawn += "".join(_held_out_chart(run) for run in runs)
     return f'{legend(runs)}<div class="grid2">{drawn}</div>'
+
+
+def _held_out_chart(run: RunRecord) -> str:
+    """The held-out loss of each data set, where a run has several; the first eight have colours of their own."""
+    names = [name for name in run.columns if name.startswith(_HELD_OUT)][:8]
+    if not names:
+        return ""
+    curves = [
+        Curve(label=name.removeprefix(_HELD_OUT), colour=colour, points=thinned(over_steps(run, name)), style="dots")
+        for colour, name in enumerate(names)
+    ]
+    return line_chart(
+        curves,
+        title=f"Held-out loss by data set, {run.name}",
+        x_name="step",
+        y_name="nats a token",
+        log=True,
+        named=True,
+    )
 
 
 def legend(runs: Sequence[RunRecord]) -> str:

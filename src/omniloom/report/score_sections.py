@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from omniloom.report.anchors import ANCHORS, Anchor
 from omniloom.report.charts import NOTHING, counted, number
+from omniloom.report.comparison import shown_model
 from omniloom.report.curves import over_steps, skipped_steps
 from omniloom.report.gallery import Card, usual_answers, verdicts
 from omniloom.report.records import ItemRecord, ResultRecord, RunRecord
@@ -33,7 +34,7 @@ def results_table(results: Sequence[ResultRecord]) -> str:
         f"<td>{_completeness(result)}</td>"
         f"<td>{escape(result.metric)}</td><td>{escape(result.variant)}</td>"
         f'<td class="n">{result.counts["answered"]:,} of {result.counts["expected"]:,}</td>'
-        f"<td>{escape(str(result.about.get('model') or 'not said'))}</td></tr>"
+        f"<td>{escape(shown_model(result))}</td></tr>"
         for result in results
     )
     return (
@@ -131,7 +132,6 @@ def _result_card(result: ResultRecord) -> str:
     facts = {
         "rule": result.variant,
         "checked against": result.checked_against,
-        "model": str(result.about.get("model") or "not said"),
         "items": f"{counts['expected']:,} expected, {counts['answered']:,} answered, {counts['scored']:,} scored",
     }
     if counts["missing"]:
@@ -151,8 +151,8 @@ def _result_card(result: ResultRecord) -> str:
     warning = '<p class="small fault">The rule is unverified: no official output was at hand.</p>' if unverified else ""
     bars = "".join(_bars(kind, groups, percent="percent" in result.metric) for kind, groups in result.groups.items())
     return (
-        f'<article class="card{"" if result.complete else " broken"}"><h3>{escape(result.title)}</h3>'
-        f'<p>{_completeness(result)} <span class="small">{escape(str(result.path))}</span></p>'
+        f'<article class="card{"" if result.complete else " broken"}"><h3>{escape(shown_model(result))}</h3>'
+        f'<p>{_completeness(result)} <span class="small">{escape(result.title)}, {escape(str(result.path))}</span></p>'
         f'<div class="score">{number(_first(result))}</div><p class="small">{escape(quoted)}</p>'
         f"{warning}<dl>{more}{rows}{faults}</dl>{bars}</article>"
     )

@@ -59,6 +59,7 @@ nav { margin: .9rem 0 0; font-size: 13px; display: flex; flex-wrap: wrap; gap: .
 .legend i { display: inline-block; width: 1.4rem; border-top: 3px solid; vertical-align: middle;
   margin-right: .4rem; }
 .legend i.dots { border-top-style: dashed; }
+figcaption em { margin-left: .7rem; font-style: normal; font-size: 12.5px; }
 .legend i.faint { opacity: .35; border-top-width: 2px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; margin: .6rem 0; }
@@ -76,6 +77,9 @@ dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
   font-size: 12.5px; align-items: center; margin: .5rem 0; }
 .bars span { overflow-wrap: anywhere; }
 .bars i { display: block; height: .75rem; border-radius: 2px; background: var(--run0); min-width: 1px; }
+.bars i.published { background: var(--soft-ink); opacity: .55; }
+.compared { padding-bottom: .5rem; margin: 1rem 0; }
+.compared .bars { grid-template-columns: minmax(8rem, 19rem) 1fr max-content; font-size: 13px; }
 .bars b { text-align: right; font-weight: 500; font-variant-numeric: tabular-nums; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(230px, 1fr)); gap: .9rem; margin: 1rem 0; }
 .gallery .card { padding: .7rem; font-size: 13px; }
