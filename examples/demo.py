@@ -14,15 +14,13 @@ import argparse
 import json
 import os
 import re
-import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from demo_commands import Commands, print_scores, score, title
 from demo_data import MissingPackageError, questions_of, write_blind_answers, write_test_data, write_training_data
 from demo_model import write_models
 
@@ -69,7 +67,7 @@ def main() -> None:
     title("Weights: a small tower and a small language model become one model")
     write_models(folder / "models", words=_words(), seed=options.seed)
     combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
-    go(f"{combine} --feature-layers -1 --pixel-shuffle --pixel-shuffle-factor 4 --projector-norm layer")
+    go(f"{combine} --feature-layers -1 --pixel-shuffle --reduction-factor 4 --projector-norm layer")
 
     title("Stage 1: captions")
     for name in ("pretrain.yaml", "sft.yaml"):
@@ -91,7 +89,7 @@ def main() -> None:
     for name in ("test", "swapped"):
         go(f"{generate} --model runs/sft --gt-path data/{name}.json --output-path answers/{name}.jsonl")
     scores = {
-        label: score(go, answers, model=label)
+        label: score(go, TASK, answers, truth="data/test.json", model=label)
         for label, answers in (
             ("runs/sft", "answers/test.jsonl"),
             ("runs/sft, shown another image", "answers/swapped.jsonl"),
@@ -111,41 +109,10 @@ def main() -> None:
     items = "--items results/items-1.jsonl --images data/test_images"
     go(f"omniloom report runs/pretrain runs/sft {results} {items} --title 'Demo: easy-VQA' --out report.html")
 
-    print_scores(scores, part="the last tenth of train" if options.held_out else "test")
+    part = "the last tenth of train" if options.held_out else "test"
+    scores["published CNN of the data set's author"] = PUBLISHED_CNN
+    print_scores(scores, heading=f"Accuracy on the questions of {part}, percent")
     print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {(folder / 'report.html').resolve()}")
-
-
-class Commands:
-    """Runs commands in a folder, and shows them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.scored = 0
-
-    def __call__(self, command: str) -> None:
-        """Run a command to its end; a failure ends the demo."""
-        print(f"\n$ {command}", flush=True)
-        subprocess.run(_words_of(command), cwd=self.folder, check=True)
-
-    def killed(self, command: str, *, log: Path, after_steps: int) -> list[str]:
-        """Run a training command and kill it without warning after so many steps; the lines of its log until then."""
-        print(f"\n$ {command}    # kill -9 after {after_steps} steps", flush=True)
-        with subprocess.Popen(_words_of(command), cwd=self.folder, start_new_session=True) as process:
-            while process.poll() is None and _count(log) < after_steps:
-                time.sleep(0.05)
-            if process.poll() is not None:
-                raise SystemExit("the run ended before it was killed")
-            os.killpg(process.pid, signal.SIGKILL)
-        return [line for line in log.read_text().split("\n")[:-1] if line]
-
-
-def score(go: Commands, answers: str, *, model: str) -> float:
-    """The accuracy of answers, by the command line."""
-    go.scored += 1
-    out = f"--output results/{go.scored}.json --items results/items-{go.scored}.jsonl"
-    go(f"omniloom evaluate {TASK} --answers {answers} --ground-truth data/test.json --model '{model}' {out}")
-    result = json.loads((go.folder / f"results/{go.scored}.json").read_text())
-    return float(result["scores"]["accuracy"])
 
 
 def compare(before: list[str], log: Path, *, saved: int) -> None:
@@ -161,13 +128,6 @@ def compare(before: list[str], log: Path, *, saved: int) -> None:
     )
 
 
-def print_scores(scores: dict[str, float], *, part: str) -> None:
-    """The score beside what it has to be held against."""
-    print(f"\nAccuracy on the questions of {part}, percent")
-    for label, value in {**scores, "published CNN of the data set's author": PUBLISHED_CNN}.items():
-        print(f"  {label:<42}{value:6.1f}")
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(os.environ.get("DEMO_RUN", "demo-run")))
@@ -181,20 +141,6 @@ def _words() -> set[str]:
     """The words of the training part, for the tokenizer."""
     texts = [text for each in questions_of("train") for text in (each.text, each.answer)]
     return {word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())} | {"a"}
-
-
-def _words_of(command: str) -> list[str]:
-    program, *words = shlex.split(command)
-    return [sys.executable, "-m", program, *words]
-
-
-def _count(log: Path) -> int:
-    return log.read_bytes().count(b"\n") if log.is_file() else 0
-
-
-def title(text: str) -> None:
-    """The heading of a chapter."""
-    print(f"\n{'=' * len(text)}\n{text}\n{'=' * len(text)}", flush=True)
 
 
 if __name__ == "__main__":

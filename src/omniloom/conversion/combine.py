@@ -11,7 +11,7 @@ from omniloom.conversion.llava_export import IMAGE_TOKEN
 from omniloom.conversion.published import Published
 from omniloom.errors import ConfigError, WeightsError
 from omniloom.model.build import parameter_shapes
-from omniloom.model.config import DecoderConfig, LlavaConfig, Norm, ProjectorConfig, VisionConfig
+from omniloom.model.config import DecoderConfig, LlavaConfig, Norm, ProjectorConfig, Reduction, VisionConfig
 from omniloom.weights.hf_folder import read_json
 from omniloom.weights.source import Joined
 
@@ -25,8 +25,8 @@ def combine(
     projector: Projector = "llava",
     projector_hidden_dim: int | None = None,
     projector_norm: Norm | None = None,
-    pixel_shuffle: bool = False,
-    pixel_shuffle_factor: int = 2,
+    reduction: Reduction = "none",
+    reduction_factor: int = 2,
     feature_layers: tuple[int, ...] | None = None,
     keep_class_token: bool | None = None,
     image_token_id: int | None = None,
@@ -40,8 +40,8 @@ def combine(
             through its MLP's width, ``linear`` one map.
         projector_hidden_dim: width between the maps, where it is another one.
         projector_norm: norm of what goes into the projector, as Megatron has it for most language models.
-        pixel_shuffle: fold a square of patches into one token.
-        pixel_shuffle_factor: patches on a side of that square.
+        reduction: ``pixel_shuffle`` folds a square of patches into one token, ``pool`` takes their mean.
+        reduction_factor: patches on a side of that square.
         feature_layers: outputs of the tower; ``None`` is ``(-2,)``, and ``(-1,)`` with Megatron's projector.
         keep_class_token: whether the tower's first tokens are used; ``None`` is no, where there are any.
         image_token_id: id of the placeholder; ``None`` takes ``<image>`` of the tokenizer, or the first free id.
@@ -67,8 +67,8 @@ def combine(
             hidden_dims=(hidden,) if hidden else (),
             bias=projector != "megatron",
             norm=projector_norm,
-            reduction="pixel_shuffle" if pixel_shuffle else "none",
-            factor=pixel_shuffle_factor,
+            reduction=reduction,
+            factor=reduction_factor,
         ),
         image_token_id=image_token_id if image_token_id is not None else _image_token_id(language, text),
         feature_layers=layers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -83,8 +83,9 @@ def convert(
 )
 @click.option("--projector-hidden-dim", type=int, help="Width between the projector's two maps, where it is another.")
 @click.option("--pixel-shuffle", is_flag=True, help="Fold a square of patches into one token.")
+@click.option("--pool", is_flag=True, help="Take the mean of a square of patches for one token.")
 @click.option(
-    "--pixel-shuffle-factor", type=click.IntRange(2), default=2, show_default=True, help="Patches on a side of it."
+    "--reduction-factor", type=click.IntRange(2), default=2, show_default=True, help="Patches on a side of the square."
 )
 @click.option("--feature-layers", help="Layers of the tower that are used, such as -2 or -2,-5.")
 @click.option("--keep-class-token/--drop-class-token", default=None, help="Whether the tower's first tokens are used.")
@@ -106,8 +107,8 @@ def combine(**options: Any) -> None:
         projector=options["projector"] or ("megatron" if to.startswith("megatron") else "llava"),
         projector_hidden_dim=options["projector_hidden_dim"],
         projector_norm=options["projector_norm"],
-        pixel_shuffle=options["pixel_shuffle"],
-        pixel_shuffle_factor=options["pixel_shuffle_factor"],
+        reduction=_reduction(pixel_shuffle=options["pixel_shuffle"], pool=options["pool"]),
+        reduction_factor=options["reduction_factor"],
         feature_layers=layer_numbers(options["feature_layers"]),
         keep_class_token=options["keep_class_token"],
         image_token_id=options["image_token_id"],
@@ -161,6 +162,12 @@ def verify(ctx: click.Context, /, *, path: Path, **options: Any) -> None:
     click.echo(text)
     if not sound:
         ctx.exit(1)
+
+
+def _reduction(*, pixel_shuffle: bool, pool: bool) -> Literal["none", "pixel_shuffle", "pool"]:
+    if pixel_shuffle and pool:
+        raise click.UsageError("--pixel-shuffle and --pool exclude each other.")
+    return "pixel_shuffle" if pixel_shuffle else "pool" if pool else "none"
 
 
 def _one_path(argument: Path | None, option: Path | None, *, what: str) -> Path:
