@@ -321,20 +321,40 @@ def test_blend_keeps_each_data_sets_own_functions(captions):
     assert [one.__key__ for _, one in zip(range(20), again, strict=False)] == expected
 
 
+def test_batches_of_other_sizes_are_blended_by_batch_and_their_place_is_saved(captions):
+    def batched(size, mark):
+        dataset = energon.get_train_dataset(captions, batch_size=size, worker_config=NO_WORKERS)
+        return energon.MapDataset(dataset, lambda batch: (mark, batch.__key__))
+
+    blend = energon.BlendDataset((batched(4, "a"), 1), (batched(6, "b"), 3), worker_config=NO_WORKERS)
+    loader = energon.get_loader(blend)
+    given = [batch for _, batch in zip(range(200), loader, strict=False)]
+    assert {(mark, len(found)) for mark, found in given} == {("a", 4), ("b", 6)}
+    assert 40 <= sum(mark == "a" for mark, _ in given) <= 60
+    state, expected = loader.save_state_rank(), [batch for _, batch in zip(range(20), loader, strict=False)]
+    again = energon.get_loader(blend)
+    again.restore_state_rank(state)
+    assert [batch for _, batch in zip(range(20), again, strict=False)] == expected
+    packed = energon.PackingDataset(
+        energon.get_train_dataset(captions, batch_size=None, worker_config=NO_WORKERS),
+        8,
+        lambda samples: [samples],
+        list,
+        worker_config=NO_WORKERS,
+    )
+    with pytest.raises(omniloom.ConfigError, match="Blend first"):
+        energon.BlendDataset((packed, 1), worker_config=NO_WORKERS)
+
+
 def test_wrappers_that_the_loader_makes_needless_give_the_data_set_itself(samples):
     assert energon.GcDataset(samples, worker_config=NO_WORKERS) is samples
     assert energon.LogSampleDataset(samples, mode="val", worker_config=NO_WORKERS) is samples
     assert energon.EpochizeDataset(samples, 3, NO_WORKERS).virtual_epoch_length == 3
 
 
-def test_what_would_need_a_state_of_its_own_is_refused_with_the_way_that_there_is(samples, captions):
+def test_what_would_need_a_state_of_its_own_is_refused_with_the_way_that_there_is(samples):
     with pytest.raises(omniloom.ConfigError, match="generator encode_sample"):
         energon.IterMapDataset(samples, lambda values: values, worker_config=NO_WORKERS)
-    training = energon.get_train_dataset(captions, batch_size=2, worker_config=NO_WORKERS)
-    with pytest.raises(omniloom.ConfigError, match="virtual_epoch_length"):
-        energon.LimitDataset(training, 3, worker_config=NO_WORKERS)
-    with pytest.raises(omniloom.ConfigError, match="Blend first"):
-        energon.BlendDataset((training, 1), worker_config=NO_WORKERS)
 
 
 # Trust

@@ -277,7 +277,7 @@ def test_joins_by_all_three_rules(data: Path, tmp_path: Path) -> None:
     assert texts("none") == [f"a a{n:03d} | " + (f"label a{n:03d}" if n % 3 == 0 else "None") for n in range(100)]
     with pytest.raises(ol.DatasetError, match=r"labels: no sample for 66 of 100 keys of .*a, such as 'a001', 'a002'"):
         texts("error")
-    assert len(list((tmp_path / "cache").glob("omniloom_join_*.npy"))) == 2
+    assert len(list((tmp_path / "cache").rglob("omniloom_join_*.npy"))) == 2
     assert not list((tmp_path / "cache").glob(".omniloom*"))
 
 
@@ -296,7 +296,7 @@ splits:
 """
     )
     dataset = get_train_dataset(path, worker_config=config(lanes=1), batch_size=None)
-    assert len(list((tmp_path / "join.yaml.cache").glob("omniloom_join_*.npy"))) == 1
+    assert len(list((tmp_path / "join.yaml.cache").rglob("omniloom_join_*.npy"))) == 1
     assert dataset.plan.leaves[0].rows == 34
     assert dataset.plan.leaves[0].name == "a+labels"
 

@@ -20,6 +20,7 @@ from omniloom.data.mix.tree import Ref
 from omniloom.data.mixed import MixOpener
 from omniloom.data.side import open_side_store
 from omniloom.data.source import LeafOpener
+from omniloom.storage.files import remove_file
 from omniloom.storage.urls import is_url
 
 logger = logging.getLogger("omniloom")
@@ -59,17 +60,26 @@ def prepare_metadataset(path: str | os.PathLike[str], *, trust: bool = False) ->
     absolute = absolute_root(path)
     opener = MixOpener(LeafOpener(None, "", SPLIT_YAML, DATASET_YAML, None, trust=trust), open_side_store)
     written: set[Path] = set()
-    return [
+    prepared = [
         _prepare(opener, part, join, written)
         for part in read_metadataset(absolute).splits
         for join in _joins(absolute, part)
     ]
+    _remove_stale(written)
+    return prepared
 
 
 def _joins(path: str, part: str) -> Iterator[FlatJoin]:
     for leaf in flatten(Ref(path=path), split_part=part, training=False).leaves:
         if leaf.join is not None:
             yield leaf.join
+
+
+def _remove_stale(written: set[Path]) -> None:
+    """Remove Energon's indexes of joins that the metadataset does not have any more, as Energon does."""
+    for folder in {path.parent for path in written}:
+        for path in set(folder.glob("join_index_*.bin")) - written:
+            remove_file(path)
 
 
 def _prepare(opener: MixOpener, part: str, join: FlatJoin, written: set[Path]) -> PreparedJoin:

@@ -14,6 +14,8 @@ from omniloom.data.row_cook import RowCook
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
 from omniloom.errors import SkipSample
 
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15  # its fraction, times 2^64
+
 
 @dataclass(frozen=True)
 class JoinCook:
@@ -60,7 +62,8 @@ class JoinCook:
 class WaysCook:
     """Makes the samples of a data set that a mix reaches on several ways, with other subflavors on each.
 
-    Which way a row goes follows from its epoch and number, so that an epoch still has each row once.
+    Which way a row goes follows from its epoch and number, so that an epoch still has each row once. From epoch to
+    epoch a row goes its ways in turn, as their shares say (steps of the golden ratio), and not by chance.
 
     Attributes:
         ways: the cook of each way.
@@ -82,7 +85,7 @@ class WaysCook:
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample as the key's way makes it."""
-        drawn = mix_key(key.row, key.epoch)
+        drawn = (mix_key(key.row, 0) + key.epoch * _GOLDEN_RATIO) % 2**64
         number = next((n for n, border in enumerate(self.borders) if drawn < border), len(self.ways) - 1)
         return self.ways[number](raw, key, source)
 

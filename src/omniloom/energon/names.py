@@ -38,7 +38,7 @@ _HOMES = {
         "ResizeMapper RandomResizedCropMapper RandomHorizontalFlipMapper RandomVerticalFlipMapper "
         "RandomRotationMapper RandomCropMapper CenterCropMapper RandomPerspectiveMapper"
     ),
-    f"{_ADAPTERS}.formatting": "format_sample_detailed",
+    f"{_ADAPTERS}.formatting": "default_get_batch_keys format_sample_compact format_sample_detailed",
     f"{_ADAPTERS}.media_folder": "prepare_filesystem_dataset",
     f"{_ADAPTERS}.factories": (
         "BaseCoreDatasetFactory BaseWebdatasetFactory CrudeJsonlDatasetFactory get_dataset_from_config"
@@ -46,6 +46,10 @@ _HOMES = {
     f"{_ADAPTERS}.mixes": (
         "DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference DatasetLoader Metadataset "
         "MetadatasetV2 load_dataset traverse_metadataset prepare_metadataset"
+    ),
+    f"{_ADAPTERS}.references": (
+        "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
+        "MetadatasetJoin"
     ),
     f"{_ADAPTERS}.wrappers": (
         "BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GroupBatchDataset IterMapDataset "
@@ -65,7 +69,7 @@ HOME: dict[str, tuple[str, str]] = {
     **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},
     **{name: (f"{_ADAPTERS}.factories", f"LEGACY_FACTORIES[{name}]") for name in _LEGACY},
     "__version__": ("omniloom._version", "__version__"),
-    "SavableDataset": ("omniloom.data.loader.dataset", "Dataset"),
+    "SavableDataset": (f"{_ADAPTERS}.dataset", "SavableDataset"),
     "BasicDataLoader": (f"{_ADAPTERS}.loaders", "SavableDataLoader"),
     "DefaultCrudeJsonlDatasetFactory": (f"{_ADAPTERS}.factories", "CrudeJsonlDatasetFactory"),
     "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
@@ -247,8 +251,11 @@ MODULES: dict[str, str] = {
         "DatasetBlendMode DatasetLoaderInterface LoadedDataset LoadedDatasetList TraversedDatasetReference"
     ),
     "metadataset.metadataset": "Metadataset",
-    "metadataset.metadataset_v2": "DatasetSubset MetadatasetV2",
-    "sample_utils": "format_sample_detailed",
+    "metadataset.metadataset_v2": (
+        "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
+        "MetadatasetJoin MetadatasetV2 Subset=DatasetSubset"
+    ),
+    "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
     "savable_loader": "BasicDataLoader SavableDataLoader",
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",

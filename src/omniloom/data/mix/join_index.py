@@ -61,14 +61,16 @@ def join_index_path(columns: Sequence[Column], *, cache_folder: str | None) -> s
 
     Args:
         columns: the data sets, the primary first.
-        cache_folder: where to keep it; ``None``, or a place that cannot be written: the user's cache.
+        cache_folder: where to keep it, in a folder of omniloom's own: Energon removes files that it does not know.
+            ``None``, or a place that cannot be written: the user's cache.
 
     Raises:
         DatasetError: a row has no partner where it has to have one, or a key comes twice.
         StorageError: there is nowhere to keep it.
     """
     name = f"omniloom_join_{_fingerprint(columns)}.npy"
-    folders = [folder for folder in (cache_folder, _user_cache()) if folder and "://" not in folder]
+    own = None if cache_folder is None else os.path.join(cache_folder, "omniloom")  # noqa: PTH118 - may be a URL
+    folders = [folder for folder in (own, _user_cache()) if folder and "://" not in folder]
     for folder in folders:
         path = Path(folder) / name
         if path.is_file():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.pipeline.batch import Batch, Map
 from omniloom.data.pipeline.calls import gives_many
+from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.make import Make, make_of
+from omniloom.data.pipeline.seeding import BATCH
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Leaf, Plan
+from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.errors import ConfigError
 
 Function = Callable[[Any], Any]
@@ -54,8 +58,8 @@ def chained(pipeline: Any) -> Function | None:
             functions[:0] = [_alone, *(function for _, _, function in stage.calls)]
         else:
             raise ConfigError(
-                f"a blend is of samples (or of batches of one), and a data set of it gives {type(stage).__name__} "
-                "values. Blend first: by a metadataset, or Blender([(path, weight), ...]), and batch the blend"
+                f"a blend is of samples or of batches, and a data set of it gives values of {type(stage).__name__}. "
+                "Blend first: by a metadataset, or Blender([(path, weight), ...]), and pack or group the blend"
             )
         stage = stage.source
     if stage.gives_many:
@@ -63,8 +67,68 @@ def chained(pipeline: Any) -> Function | None:
     return in_sequence([stage.encode, *functions])
 
 
-def blended(parts: Sequence[tuple[Dataset, float]]) -> Dataset:
-    """The blend of data sets by weight."""
+@dataclass(frozen=True)
+class _Of:
+    """A sample on its way to the batches of its data set, by the number of the data set in the blend."""
+
+    number: int
+    sample: Any
+
+
+@dataclass(frozen=True)
+class _Sorter:
+    """Puts samples to those of their data set, so many to a batch.
+
+    Attributes:
+        sizes: samples in a batch of each data set.
+        batchers: make of them what the data set gives.
+    """
+
+    sizes: tuple[int, ...]
+    batchers: tuple[Function, ...]
+
+    def group(self, value: _Of) -> tuple[int, int]:
+        """The group of a sample, and the size of its batches."""
+        return value.number, self.sizes[value.number]
+
+    def batch(self, values: list[_Of]) -> Any:
+        """What the data set gives for some of its samples."""
+        return self.batchers[values[0].number]([value.sample for value in values])
+
+
+def _first(values: list[Any]) -> Any:
+    return values[0]
+
+
+def blended(parts: Sequence[tuple[Dataset, float]]) -> SavableDataset:
+    """The blend of data sets by weight: of their samples, or, where they give batches, of the batches."""
+    sizes = tuple(_batch_size(dataset.pipeline) or 1 for dataset, _ in parts)
+    weighted = [(dataset, weight * size) for (dataset, weight), size in zip(parts, sizes, strict=True)]
+    plan = _blended_plan(weighted)
+    datasets = [dataset for dataset, _ in parts]
+    if max(sizes) == 1:
+        return _put_together(datasets, plan, [chained(dataset.pipeline) for dataset in datasets])
+    functions, batchers = [], []
+    for number, dataset in enumerate(datasets):
+        pipeline: Any = dataset.pipeline
+        size = _batch_size(pipeline)
+        functions.append(in_sequence([chained(pipeline if size is None else pipeline.source), partial(_Of, number)]))
+        batchers.append(_first if size is None else in_sequence([call for _, _, call in pipeline.calls]) or list)
+    sorter = _Sorter(sizes, tuple(batchers))
+    drop_last = all(getattr(dataset.pipeline, "drop_last", False) for dataset in datasets)
+    together = _put_together(datasets, plan, functions)
+    calls = (("batch", BATCH, sorter.batch),)
+    return replace(together, pipeline=Group(together.pipeline, sorter.group, None, calls, drop_last), user_code=True)
+
+
+def _batch_size(pipeline: Any) -> int | None:
+    """Samples in the batches that a pipeline gives; ``None`` where it gives samples, or batches of one."""
+    collects = isinstance(pipeline, Batch) and pipeline.size > 1 and not gives_many(pipeline.calls)
+    return pipeline.size if collects else None
+
+
+def _blended_plan(parts: Sequence[tuple[Dataset, float]]) -> Plan:
+    """The plan of the samples of data sets, drawn by weight."""
     leaves: list[Leaf] = []
     for dataset, weight in parts:
         if weight <= 0:
@@ -80,11 +144,10 @@ def blended(parts: Sequence[tuple[Dataset, float]]) -> Dataset:
         leaves += [replace(leaf, weight=leaf.weight / total * weight) for leaf in own]
     first = parts[0][0]
     shuffle = first.plan.shuffle if isinstance(first.plan, Plan) else Plan(()).shuffle
-    plan = Plan(_named_apart(leaves), shuffle=shuffle, seed=first.worker_config.seed_offset)
-    return _put_together([dataset for dataset, _ in parts], plan)
+    return Plan(_named_apart(leaves), shuffle=shuffle, seed=first.worker_config.seed_offset)
 
 
-def concatenated(datasets: Sequence[Dataset]) -> Dataset:
+def concatenated(datasets: Sequence[Dataset]) -> SavableDataset:
     """Data sets for evaluation as one."""
     leaves: list[Leaf] = []
     for dataset in datasets:
@@ -92,15 +155,24 @@ def concatenated(datasets: Sequence[Dataset]) -> Dataset:
         if not isinstance(plan, InOrder) or plan.passes is None or plan.units is not None:
             raise ConfigError("ConcatDataset: whole data sets for evaluation expected; blend those for training")
         leaves += plan.leaves * plan.passes
-    return _put_together(datasets, InOrder(_named_apart(leaves), 1))
+    functions = [chained(dataset.pipeline) for dataset in datasets]
+    return _put_together(datasets, InOrder(_named_apart(leaves), 1), functions)
 
 
-def _put_together(datasets: Sequence[Dataset], plan: Plan | InOrder) -> Dataset:
-    """One data set of single samples over a plan whose leaves are those of all data sets, in their order."""
+def _put_together(
+    datasets: Sequence[Dataset], plan: Plan | InOrder, functions: Sequence[Function | None]
+) -> SavableDataset:
+    """One data set of single samples over a plan whose leaves are those of all data sets, in their order.
+
+    Args:
+        datasets: the data sets.
+        plan: the plan of all their leaves.
+        functions: what becomes of the cooked samples of each.
+    """
     works: list[Any] = []
     cooks: list[Function | None] = []
-    for dataset in datasets:
-        make, function = make_of(dataset.pipeline), chained(dataset.pipeline)
+    for dataset, function in zip(datasets, functions, strict=True):
+        make = make_of(dataset.pipeline)
         times = dataset.plan.passes or 1 if isinstance(dataset.plan, InOrder) and isinstance(plan, InOrder) else 1
         for _ in range(times):
             works += make.leaves
@@ -109,7 +181,9 @@ def _put_together(datasets: Sequence[Dataset], plan: Plan | InOrder) -> Dataset:
     first = datasets[0]
     make = make_of(first.pipeline)
     joined = Make(plan, tuple(named), seed=make.seed, ahead=make.ahead, cooks=tuple(cooks) if any(cooks) else ())
-    return Dataset(joined, plan, first.worker_config, None, user_code=any(cooks) or first.user_code)
+    paths = tuple(path for dataset in datasets for path in dataset.paths)
+    code = any(cooks) or first.user_code
+    return SavableDataset(joined, plan, first.worker_config, None, user_code=code, paths=paths)
 
 
 def _named_apart(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:

@@ -1,4 +1,4 @@
-"""Energon's factories: descriptions of one data set, whose ``build`` gives a `Dataset` of its single samples."""
+"""Energon's factories: descriptions of one data set, whose ``build`` gives a `SavableDataset` of its single samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from omniloom.data.index.sample_types import LEGACY_CLASSES
 from omniloom.data.index.source_kind import Source, find_source
 from omniloom.data.index.splits import SHUFFLE_SEED
 from omniloom.data.leaf import Leaf
-from omniloom.data.loader.dataset import Dataset
 from omniloom.data.mix.place import Place
 from omniloom.data.mix.subset import Subset
 from omniloom.data.mix.values import Range, as_subset
@@ -30,6 +29,7 @@ from omniloom.data.side.open import open_side_store
 from omniloom.data.side.store import FileStore
 from omniloom.data.source import LeafOpener
 from omniloom.data.source_tools import prepare_source
+from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.encoders import SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.trust import AS_ENERGON
@@ -116,7 +116,7 @@ class BaseCoreDatasetFactory:
             leaf.rows = SubRows(leaf.rows, *subset.of(len(leaf.rows), where=path))
         return leaf
 
-    def build(self, worker_rotation_offset: int = 0) -> Dataset:
+    def build(self, worker_rotation_offset: int = 0) -> SavableDataset:
         """The data set of its single samples, each once.
 
         Args:
@@ -138,7 +138,7 @@ class BaseCoreDatasetFactory:
         encoder: TaskEncoder[Any, Any, Any, Any] = TaskEncoder()
         encoder.decoder = None  # what the leaf decodes is made of tensors at once: functions may follow
         recipe = Recipe(encoder, self.worker_config, None, False, None)
-        return recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False)
+        return SavableDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
 
     def as_file_store(self) -> FileStore[Any]:
         """The data set as a store of its parts by name."""

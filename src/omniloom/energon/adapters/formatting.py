@@ -22,6 +22,32 @@ def format_sample_detailed(sample: Any) -> str:
     return yaml.safe_dump(_plain(sample), sort_keys=False, width=_WIDTH, allow_unicode=True).rstrip("\n")
 
 
+def format_sample_compact(sample: Any) -> str:
+    """A sample in one line: its type and key."""
+    key = sample.get("__key__") if isinstance(sample, Mapping) else getattr(sample, "__key__", None)
+    return type(sample).__name__ if key is None else f"{type(sample).__name__}(__key__={key!r})"
+
+
+def default_get_batch_keys(batch: Any) -> list[str] | None:
+    """The keys of the samples of a batch, as its field or entry ``__key__``, ``__keys__`` or ``keys`` tells them.
+
+    Args:
+        batch: a batch; of a list, the first value counts.
+
+    Returns:
+        the keys; ``None`` where it has no such list of text.
+    """
+    if isinstance(batch, list):
+        return default_get_batch_keys(batch[0]) if batch else None
+    for name in ("__key__", "__keys__", "keys"):
+        found = (
+            batch.get(name) if isinstance(batch, Mapping) else getattr(batch, name, None) if name != "keys" else None
+        )
+        if isinstance(found, list) and all(isinstance(key, str) for key in found):
+            return found
+    return None
+
+
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value

@@ -11,11 +11,12 @@ from typing import Any
 
 from omniloom.data import open as engine
 from omniloom.data.leaf import Leaf
-from omniloom.data.loader.dataset import Dataset
 from omniloom.data.mix.values import Source
 from omniloom.data.task import TaskEncoder
+from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.mix_rules import check_mix
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
@@ -50,7 +51,7 @@ class SourceDataset:
         return cls(leaf.name, (EPath(leaf.path),), getattr(leaf.cook_row, "subflavors", None) or {})
 
 
-def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> Dataset:
+def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> SavableDataset:
     """A data set for training. Arguments as for `omniloom.get_train_dataset`, and Energon's old ones.
 
     Args:
@@ -65,24 +66,29 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
     settings["worker_config"] = config
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
-    return engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+    check_mix(path, split_part=settings.get("split_part", "train"), training=True)
+    return SavableDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
-def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> Dataset:
+def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> SavableDataset:
     """A data set for evaluation. Arguments as for `omniloom.get_val_dataset`, and Energon's old ones."""
     encoder = _encoder(task_encoder, settings)
     _without_shuffling(settings)
     settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
-    return engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+    check_mix(path, split_part=settings.get("split_part", "val"), training=False)
+    return SavableDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
-def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[Dataset, SourceDataset]]:
+def get_val_datasets(
+    path: Source, *, task_encoder: Any = None, **settings: Any
+) -> list[tuple[SavableDataset, SourceDataset]]:
     """A data set for evaluation of each leaf of ``path`` alone, with what it was made of."""
     encoder = _encoder(task_encoder, settings)
     _without_shuffling(settings)
     settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
+    check_mix(path, split_part=settings.get("split_part", "val"), training=False)
     found = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
-    return [(dataset, SourceDataset.of(leaf)) for dataset, leaf in found]
+    return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in found]
 
 
 def _encoder(task_encoder: TaskEncoder[Any, Any, Any, Any] | None, settings: dict[str, Any]) -> Any:

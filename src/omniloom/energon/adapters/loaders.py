@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
+from omniloom.data.loader.runner import Produced
+from omniloom.data.plan.in_order import InOrder
+from omniloom.energon.adapters.debug_log import LoaderLog
 
 _WITHOUT_EFFECT = (
     "worker_config",
@@ -23,10 +27,63 @@ class SavableDataLoader(Loader):
     Args:
         dataset: what to load.
         settings: as for `omniloom.Loader`; Energon's other arguments are accepted: state travels with every batch.
+
+    Attributes:
+        id: number of the loader in this process, for its logs.
     """
+
+    _next_id: ClassVar[int] = 0
 
     def __init__(self, dataset: Dataset, **settings: Any) -> None:
         super().__init__(dataset, **{name: one for name, one in settings.items() if name not in _WITHOUT_EFFECT})
+        self.id = SavableDataLoader._next_id
+        SavableDataLoader._next_id += 1
+        self._log: LoaderLog | None = None
+        self._last_lane = 0
+        if getattr(self.worker_config, "worker_log_level", 0) >= 1:
+            training = not isinstance(dataset.plan, InOrder)
+            self._log = LoaderLog(self.worker_config, self.id, training=training)  # type: ignore[arg-type]
+            self._log.made(self.config())
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._log is not None:
+            self._log.begun()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        """Batches of this rank in a pass; an estimate where it cannot be known (see `SavableDataset`)."""
+        dataset = self.dataset
+        known = None if dataset.plan.endless else dataset.length(self._lane_count, lap=self._lap)
+        return len(dataset) if known is None else known
+
+    def next_batch(self) -> Any:
+        """The next batch of the pass. Raises StopIteration at its end."""
+        if self._log is None:
+            return super().next_batch()
+        try:
+            batch = super().next_batch()
+        except StopIteration:
+            self._log.stopped()
+            raise
+        self._log.yielded(batch, lane=self._last_lane, step=self._steps - 1)
+        return batch
+
+    def config(self) -> dict[str, Any]:
+        """What it loads and how, as plain values."""
+        config = self.worker_config
+        described = self.dataset.config() if hasattr(self.dataset, "config") else str(self.dataset).splitlines()
+        return {
+            "type": type(self).__name__,
+            "num_workers": self.num_workers,
+            "persistent_workers": config.persistent_workers and self.num_workers > 0,
+            "pin_memory": bool(config.pin_memory),
+            "prefetch_factor": self._settings.prefetch_factor if self.num_workers else None,
+            "dataset": described,
+        }
+
+    def _fetch(self, index: int) -> Produced:
+        self._last_lane = index
+        return super()._fetch(index)
 
 
 def get_savable_loader(dataset: Dataset, **settings: Any) -> SavableDataLoader:

@@ -10,17 +10,21 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.data.mix.flatten import Flat, FlatLeaf, flatten
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.mix.place import Place
 from omniloom.data.mix.read import as_node, read_metadataset
+from omniloom.data.mix.tree import Metadataset as TreeOfMetadataset
 from omniloom.data.mix.values import Range, Source, as_subset
 from omniloom.data.mix_preparation import prepare_metadataset as prepare
 from omniloom.data.side.open import open_side_store
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.factories import BaseCoreDatasetFactory, get_dataset_from_config
+from omniloom.energon.adapters.references import path_of_store, splits_of
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.errors import ConfigError
+from omniloom.storage.urls import parent_url
 
 
 class DatasetBlendMode(Enum):
@@ -127,6 +131,22 @@ class DatasetLoader:
             blend_mode=_MODES.get(flat.mode, DatasetBlendMode.NONE),
         )
 
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The parts of a metadataset, as `omniloom.energon.adapters.references` shows them.
+
+        Raises:
+            ConfigError: it is a data set.
+        """
+        if isinstance(self.path, Mapping):
+            node = as_node(self.path)
+            if isinstance(node, TreeOfMetadataset):
+                return splits_of(node, str(Path.cwd()))
+        elif isinstance(self.path, str | os.PathLike) and is_metadataset(os.fspath(self.path)):
+            path = str(EPath(self.path))
+            return splits_of(read_metadataset(path), parent_url(path))
+        raise ConfigError(f"{self.path}: a data set, which has no splits of a metadataset")
+
     def traverse(self, *, split_part: str | None = None) -> list[TraversedDatasetReference]:
         """The data sets that it names, without opening one."""
         return [_traversed(leaf) for leaf in self._flat(split_part, training=True).leaves]
@@ -180,10 +200,14 @@ def load_dataset(path: Source, **settings: Any) -> DatasetLoader:
             raise FileNotFoundError(f"{text}: there is no such data set or metadataset")
         if is_metadataset(text):
             read_metadataset(text)  # what is wrong with it is told of now
-    kind = DatasetLoader
-    if isinstance(path, Mapping):
-        kind = MetadatasetV2 if path.get("__class__") == "MetadatasetV2" else Metadataset
-    return kind(path=path, **settings)
+            return _kind(load_yaml(EPath(path).read_bytes(), name=text))(path=path, **settings)
+    return (_kind(path) if isinstance(path, Mapping) else DatasetLoader)(path=path, **settings)
+
+
+def _kind(content: Any) -> type[DatasetLoader]:
+    return (
+        MetadatasetV2 if isinstance(content, Mapping) and content.get("__class__") == "MetadatasetV2" else Metadataset
+    )
 
 
 def traverse_metadataset(path: Source, *, split_part: str, **settings: Any) -> list[TraversedDatasetReference]:
@@ -228,7 +252,7 @@ def _loaded(leaf: FlatLeaf, flat: Flat, *, training: bool, worker_config: Any, *
 
 
 def _traversed(leaf: FlatLeaf) -> TraversedDatasetReference:
-    aux = {name: EPath(reference.removeprefix("filesystem://")) for name, reference in leaf.aux.items()}
+    aux = {name: path_of_store(reference) for name, reference in leaf.aux.items()}
     return TraversedDatasetReference(
         path=EPath(leaf.path), split_part=leaf.split_part, aux=aux, subflavors=dict(leaf.subflavors)
     )

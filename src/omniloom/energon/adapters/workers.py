@@ -8,6 +8,7 @@ from hashlib import sha1
 from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig as OmniloomWorkerConfig
+from omniloom.energon.adapters import debug_log
 
 
 @dataclass(kw_only=True)
@@ -18,8 +19,10 @@ class WorkerConfig(OmniloomWorkerConfig):
     workers at once, as in Energon. Say ``lanes`` (a multiple of 12, say) to go on with other numbers of ranks.
 
     Attributes:
-        worker_debug_path: accepted; logs of every sample are not written.
-        worker_log_level: accepted; likewise.
+        worker_debug_path: where logs of every batch are written, with ``{worker_id}`` and ``{pid}`` in it; ``None``:
+            to the standard output.
+        worker_log_level: 0: no logs; 1: loaders and their batches, and the rows of each; 2: also the batches of each
+            worker of an evaluation.
         restore_error_handler: accepted; what fails in making a sample again is raised.
     """
 
@@ -45,6 +48,18 @@ class WorkerConfig(OmniloomWorkerConfig):
         """Energon's 32-bit seed of a worker, for user code that draws of it. omniloom's order does not."""
         text = f"{self.global_worker_id(override_local_worker_id)},{self.seed_offset}"
         return int.from_bytes(sha1(text.encode(), usedforsecurity=False).digest(), "big") & 0xFFFFFFFF
+
+    def should_log(self, level: int) -> bool:
+        """Whether lines of a level are written."""
+        return level <= self.worker_log_level
+
+    def worker_log(self, data: dict[str, Any]) -> None:
+        """Write one line to the log of the running worker, or of the process that iterates."""
+        debug_log.write(self, data, worker=debug_log.running_worker(self))
+
+    def rank_worker_id(self) -> int:
+        """Number of the running worker within its rank; 0 in the process that iterates."""
+        return debug_log.running_worker(self) or 0
 
     def config(self) -> dict[str, Any]:
         """Rank, world and workers as plain values."""
