@@ -3,6 +3,7 @@
     OmniloomError
     ├── ConfigError (ValueError)      a recipe, a YAML file, a flag, an argument
     ├── StorageError (OSError)        bytes could not be had: url, range, last cause
+    │   ├── StoreAwayError            a store did not answer properly for as long as one waits for it
     │   └── ObjectChangedError        an object is another one than when it was first looked at
     ├── DatasetError (ValueError)
     │   ├── ShardError                a shard is not what its index says, or not a sound archive
@@ -35,6 +36,10 @@ class ConfigError(OmniloomError, ValueError):
 
 class StorageError(OmniloomError, OSError):
     """Bytes could not be read or written."""
+
+
+class StoreAwayError(StorageError):
+    """A store did not answer properly for as long as one waits for it: no fault of a sample, the run must end."""
 
 
 class ObjectChangedError(StorageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import random
 import re
 import time
@@ -10,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from omniloom.errors import OmniloomError, StorageError
+from omniloom.errors import OmniloomError, StorageError, StoreAwayError
 from omniloom.storage.messages import missing
 from omniloom.storage.urls import redacted
 
 Answer = TypeVar("Answer")
+logger = logging.getLogger("omniloom")
 
 
 class ShortBodyError(Exception):
@@ -43,6 +45,8 @@ class Fault:
 
 
 LONGEST_WAIT_SECONDS = 10.0
+TOLD_AFTER_SECONDS = 5.0
+"""A fault that has not passed after so long is logged, once."""
 
 
 def _words(*alternatives: str) -> re.Pattern[str]:
@@ -108,10 +112,12 @@ def retrying(call: Callable[[], Answer], *, where: str, retry_seconds: float, re
         refresh: lets the next request ask for credentials anew.
 
     Raises:
+        StoreAwayError: a fault that may pass did not in all that time.
         StorageError: the fault does not pass; its ``errno`` is ``ENOENT`` where the object is missing.
     """
     started = time.monotonic()
     tries: dict[str, int] = {}
+    told = False
     while True:
         try:
             return call()
@@ -124,6 +130,9 @@ def retrying(call: Callable[[], Answer], *, where: str, retry_seconds: float, re
             over = time.monotonic() + wait - started > retry_seconds
             if over or (fault.tries is not None and done > fault.tries):
                 raise named_fault(error, where, attempts=sum(tries.values())) from None
+            if not told and time.monotonic() - started > TOLD_AFTER_SECONDS:
+                told = True
+                logger.warning("%s: %s; tried again for up to %.0f s", where, fault.name, retry_seconds)
         if fault.refresh:
             refresh()
         time.sleep(wait)
@@ -138,6 +147,7 @@ def named_fault(error: Exception, where: str, *, attempts: int = 1) -> Exception
         return missing(where)
     text = redacted(" ".join(str(error).split("Debug source")[0].split()))[:400]
     tried = f" after {attempts} attempts" if attempts > 1 else ""
-    found = StorageError(f"{where}: {fault.name}{tried}: {type(error).__name__}: {text} {fault.advice}".rstrip())
+    kind = StoreAwayError if fault.tries is None else StorageError
+    found = kind(f"{where}: {fault.name}{tried}: {type(error).__name__}: {text} {fault.advice}".rstrip())
     found.errno = errno.EACCES if fault.name in ("denied", "expired", "unsigned") else errno.EIO
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omniloom.data.sample import SampleKey
-from omniloom.errors import ConfigError, FatalSampleError, SampleError, ShardError
+from omniloom.errors import ConfigError, FatalSampleError, SampleError, ShardError, StoreAwayError
 
 logger = logging.getLogger("omniloom")
 
@@ -138,6 +138,8 @@ class FaultLine:
         """
         reason = reason_of(error)
         text = f"{call} failed: {type(error).__name__}: {error}\n  at {origin}, row {key.row}, epoch {key.epoch}"
+        if isinstance(error, StoreAwayError):
+            raise FatalSampleError(f"{text}\n  The store is at fault, not the sample.", reason=reason) from error
         if isinstance(error, PROGRAM_FAULTS):
             raise FatalSampleError(f"{text}\n  The program is at fault, not the sample.", reason=reason) from error
         if self._policy.handler is not None:

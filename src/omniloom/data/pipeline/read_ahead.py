@@ -163,8 +163,7 @@ class ReadAhead:
         if row is None or key.dataset not in self._far:
             return
         self._place(row)
-        for place in row.waiting:
-            self._ask_for(place, row)
+        self._ask_for_all(row)
         self._fetch_near()
         self._count(key.dataset, "rows_ahead" if row.places else "rows_singly", 1)
 
@@ -250,9 +249,12 @@ class ReadAhead:
         while self._not_near and (self._not_near[0].at_bytes - begin <= near_bytes or rows_near > 0):
             row = self._not_near.popleft()
             rows_near -= 1
-            for place in list(row.waiting):
-                if place in row.waiting:
-                    self._ask_for(place, row)
+            self._ask_for_all(row)
+
+    def _ask_for_all(self, row: _Ahead) -> None:
+        for place in row.places:
+            if place in row.waiting:
+                self._ask_for(place, row)
 
     def _ask_for(self, place: Place, row: _Ahead) -> None:
         """Fetch a place, and its neighbours that are wanted soon, in one request."""
