@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from statistics import mean
 
@@ -9,58 +11,232 @@ import torch
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_savable_loader
+from omniloom.errors import ConfigError, OmniloomError
 from omniloom.model.build import build as build_module
-from omniloom.train.batches import PackedMicroBatch
+from omniloom.model.config import LlavaConfig
+from omniloom.model.loss import IGNORED
 from omniloom.train.data import task_encoder, training_data
+from omniloom.train.flops import Work, training_flops
+from omniloom.train.memory import ADAM_STATES, FLOAT32, RankMemory, rank_memory
+from omniloom.train.meter import PEAK_FLOPS, peak_flops
 from omniloom.train.model_files import model_config
 from omniloom.train.parts import counts, freeze
 from omniloom.train.recipe import Recipe
 
 _SAMPLED_BATCHES = 16
-_BYTES_FLOAT32 = 4
-_ADAM_STATES = 2
+_SAMPLED_SAMPLES = 64
+_RESERVE = 0.1  # of a device's memory: the driver, kernels' own buffers, pieces between tensors
+_USUAL_SHARE = 0.4  # of the peak, of a well-kept run
+_DEVICE = "H100"
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Micro-batches that were looked at; or the largest that may come, where the data is not there.
+
+    Attributes:
+        works: what they hold.
+        obstacle: why no data could be read.
+    """
+
+    works: Sequence[Work]
+    obstacle: str | None = None
 
 
 def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None) -> str:
-    """The plan of a run as text: parameters, memory by kind, tokens of a step, fill of packs, size of a checkpoint."""
+    """The plan of a run as text.
+
+    Args:
+        recipe: of the run. Neither weights nor data have to be there.
+        ranks: of the job.
+        device_bytes: memory of each device; ``None``: this machine's accelerator, if it has one.
+
+    Raises:
+        ConfigError: the recipe does not fit together, or not on so many ranks.
+    """
     config = model_config(recipe.model)
     model = build_module(config, device="meta")
     freeze(model, recipe.parts)
     parts = counts(model)
-    trained = sum(each[0] for each in parts.values())
-    frozen = sum(each[1] for each in parts.values())
-    lines = [f"{recipe.folder}: {recipe.loop.steps:,} steps", "", "parameters          trained         frozen"]
-    lines += [f"  {name:<14} {each[0]:>14,} {each[1]:>14,}" for name, each in parts.items()]
-    weights, states = (trained + frozen) * _BYTES_FLOAT32, trained * _BYTES_FLOAT32 * _ADAM_STATES
+    micro_batches = _micro_batches(recipe, ranks)
+    sampled = _sample(recipe, config)
+    largest = max(sampled.works, key=lambda work: sum(work.documents))
+    memory = rank_memory(
+        config, parts, parallel=recipe.parallel, ranks=ranks, work=largest, micro_batches=micro_batches
+    )  # fmt: skip
+    if device_bytes is None and torch.cuda.is_available():
+        device_bytes = torch.cuda.get_device_properties(0).total_memory
+    trained = sum(some for some, _ in parts.values())
+    whole = sum(map(sum, parts.values()))
+    sections = [
+        [f"{recipe.folder}: {recipe.loop.steps:,} steps on {ranks} rank{'s' * (ranks > 1)}"],
+        _parameters(parts),
+        _data(recipe, sampled, micro_batches, ranks),
+        _memory(memory, recipe, device_bytes),
+        [f"checkpoint: {_size(whole * FLOAT32 + trained * FLOAT32 * ADAM_STATES)}, over all ranks"],
+        _time(
+            recipe,
+            config,
+            sampled.works,
+            trained=[part for part, (some, _) in parts.items() if some],
+            micro_batches=micro_batches,
+            ranks=ranks,
+        ),
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _micro_batches(recipe: Recipe, ranks: int) -> int:
+    sharing = recipe.parallel.ranks_of_a_replica
+    if ranks % sharing:
+        raise ConfigError(f"parallel: {sharing} ranks share a batch; they do not divide {ranks} ranks. See --ranks.")
+    number = recipe.data.micro_batches(data_ranks=ranks // sharing)
+    return recipe.loop.micro_batches if number is None else number
+
+
+def _sample(recipe: Recipe, config: LlavaConfig) -> _Sampled:
+    data = recipe.data
+    try:
+        encoder = task_encoder(data, recipe.model, config)
+        workers = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=data.lanes, seed_offset=recipe.seed)
+        most = max(1, min(_SAMPLED_BATCHES, _SAMPLED_SAMPLES // data.batch_size))
+        with get_savable_loader(training_data(data, encoder, workers)) as loader:
+            works = [
+                Work(
+                    documents=tuple(batch.document_lengths.tolist()),
+                    learned_tokens=int((batch.labels != IGNORED).sum()),
+                    tiles=len(batch.images),
+                )
+                for batch in islice(iter(loader), most)
+            ]
+        if works:
+            return _Sampled(works)
+        obstacle = "no batch came"
+    except OmniloomError as error:
+        obstacle = str(error)
+    return _Sampled([_largest(recipe, config)], obstacle)
+
+
+def _largest(recipe: Recipe, config: LlavaConfig) -> Work:
+    """The most that a micro-batch may hold."""
+    data, side = recipe.data, config.vision.image_size
+    per_tile = config.image_tokens(side, side)
+    documents = (
+        (data.max_tokens,) * data.batch_size if data.pack_tokens is None else (data.pack_tokens,) * data.batch_size
+    )
+    tiles_of_image = {"tiles": data.max_tiles + data.thumbnail, "anyres": 5}.get(data.layout, 1)
+    tiles = min(tiles_of_image * data.batch_size, sum(documents) // per_tile)
+    if data.pack_tokens is not None:
+        tiles = min(sum(documents) // per_tile, (data.pack_tiles or sum(documents)) * data.batch_size)
+    return Work(documents=documents, learned_tokens=sum(documents) - tiles * per_tile, tiles=tiles)
+
+
+def _parameters(parts: Mapping[str, tuple[int, int]]) -> list[str]:
+    rows = [("parameters", "trained", "frozen")]
+    rows += [(f"  {name}", f"{trained:,}", f"{frozen:,}") for name, (trained, frozen) in parts.items()]
+    return _table(rows)
+
+
+def _data(recipe: Recipe, sampled: _Sampled, micro_batches: int, ranks: int) -> list[str]:
+    data, works = recipe.data, sampled.works
+    tokens = mean(sum(work.documents) for work in works)
+    loading = ranks // recipe.parallel.ranks_of_a_replica
+    lines = []
+    if sampled.obstacle is not None:
+        lines += [f"data cannot be read yet: {sampled.obstacle}", "what follows is the most that the recipe allows:"]
+    learned = mean(work.learned_tokens for work in works)
     lines += [
-        "",
-        "memory over all ranks of a replica, without activations",
-        f"  weights {_size(weights)}, gradients {_size(trained * _BYTES_FLOAT32)}, optimizer {_size(states)}",
-        f"checkpoint: {_size(weights + states)}",
-        "",
-        *_data(recipe),
+        f"a micro-batch{'' if sampled.obstacle else f' ({len(works)} looked at)'}: {tokens:,.0f} tokens, "
+        f"{learned:,.0f} learned, {mean(len(work.documents) for work in works):,.1f} samples, "
+        f"{mean(work.tiles for work in works):,.1f} tiles",
+        f"a step: {micro_batches} micro-batch{'es' * (micro_batches > 1)} of {loading} "
+        f"rank{'s' * (loading > 1)}, {tokens * micro_batches * loading:,.0f} tokens",
     ]
-    return "\n".join(lines)
+    if data.pack_tokens is not None and sampled.obstacle is None:
+        lines.append(f"packs are {100 * tokens / (data.pack_tokens * data.batch_size):.1f} % full")
+    return lines
 
 
-def _data(recipe: Recipe) -> list[str]:
-    encoder = task_encoder(recipe.data, recipe.model, model_config(recipe.model))
-    workers = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=recipe.data.lanes, seed_offset=recipe.seed)
-    with get_savable_loader(training_data(recipe.data, encoder, workers)) as loader:
-        batches = [PackedMicroBatch.of(batch, torch.device("cpu")) for batch in islice(iter(loader), _SAMPLED_BATCHES)]
-    if not batches:
-        return ["data: no batch came"]
-    tokens, learned = mean(each.tokens for each in batches), mean(each.learned_tokens for each in batches)
-    documents = mean(len(each.documents) for each in batches)
-    told = [
-        f"a micro-batch ({len(batches)} looked at): {tokens:,.0f} tokens, {learned:,.0f} learned, "
-        f"{documents:,.1f} samples, {mean(each.num_images for each in batches):,.1f} tiles",
-        f"a step of one rank: {tokens * recipe.loop.micro_batches:,.0f} tokens",
+def _memory(memory: RankMemory, recipe: Recipe, device_bytes: int | None) -> list[str]:
+    stage = ", of the first stage" if recipe.parallel.pipeline > 1 else ""
+    columns = ("weights", "gradients", "optimizer", "gathered", "activations")
+    rows: list[tuple[str, ...]] = [(f"memory of a rank{stage}", *columns)]
+    rows += [(f"  {name}", *(_size(getattr(part, of)) for of in columns)) for name, part in memory.parts.items()]
+    lines = _table(rows)
+    lines.append(f"  batch {_size(memory.batch)}, loss {_size(memory.loss)}; in all {_size(memory.total)}")
+    if device_bytes is None:
+        return lines
+    room = device_bytes * (1 - _RESERVE)
+    if memory.total <= room:
+        return [*lines, f"  fits into {_size(device_bytes)}, of which {_RESERVE:.0%} are left for kernels and gaps"]
+    return [
+        *lines,
+        f"  DOES NOT FIT into {_size(device_bytes)}, of which {_RESERVE:.0%} are left for kernels and gaps: "
+        f"{_size(memory.total - room)} too much.",
+        *(f"  - {told}" for told in _advice(memory, recipe)),
     ]
-    if recipe.data.pack_tokens is not None:
-        fill = tokens / (recipe.data.pack_tokens * recipe.data.batch_size)
-        told.append(f"packs are {100 * fill:.1f}% full")
-    return told
+
+
+def _advice(memory: RankMemory, recipe: Recipe) -> list[str]:
+    """What takes less, the greatest first."""
+    parallel, parts = recipe.parallel, memory.parts
+    activations = sum(part.activations for part in parts.values()) + memory.batch
+    gradients = sum(part.gradients for part in parts.values())
+    states = sum(part.weights + part.optimizer for part in parts.values())
+    told = []
+    if activations and not parallel.recompute.get("language_model"):
+        told.append((activations, "parallel.recompute: {language_model: 1} keeps a layer's inputs alone"))
+    if recipe.data.batch_size > 1:
+        told.append((activations, f"data.batch_size below {recipe.data.batch_size} makes smaller micro-batches"))
+    if gradients:
+        told.append(
+            (gradients, "one micro-batch a step (more ranks, a greater data.batch_size) cuts gradients over ranks")
+        )
+    told.append((states, "more ranks cut weights and optimizer states into smaller shares"))
+    if parallel.tensor == 1:
+        told.append(
+            (gradients + activations, "parallel.tensor cuts matrices, their gradients and the MLP's activations")
+        )
+    return [text for _, text in sorted(told, reverse=True)]
+
+
+def _time(
+    recipe: Recipe,
+    config: LlavaConfig,
+    works: Sequence[Work],
+    *,
+    trained: Sequence[str],
+    micro_batches: int,
+    ranks: int,
+) -> list[str]:
+    """Operations of a step, and the time of a run at a usual share of the peak: an estimate."""
+    each = mean(training_flops(config, work, trained=trained) for work in works)
+    operations = each * micro_batches / recipe.parallel.ranks_of_a_replica
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    peak = peak_flops(device, told=recipe.log.peak_flops)
+    name = "this device" if peak else f"an {_DEVICE}"
+    seconds = operations / ((peak or PEAK_FLOPS[_DEVICE]) * _USUAL_SHARE)
+    return [
+        f"a step: {operations / 1e12:,.4g} TFLOP for each of {ranks} rank{'s' * (ranks > 1)}; at {_USUAL_SHARE:.0%} of "
+        f"the peak of {name} it takes {_clock(seconds)}, the run {_clock(seconds * recipe.loop.steps)} (an estimate)"
+    ]
+
+
+def _clock(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
 
 
 def _size(number: float) -> str:
