@@ -77,7 +77,8 @@ def _reduce_tensor(tensor: Any, torch: Any) -> Any:
         return None
     if tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         return None
-    array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat = tensor.contiguous().reshape(-1) if tensor.numel() else torch.empty(0)  # an empty one may have stride 0
+    array = flat.view(torch.uint8).numpy()
     return _tensor_of_bytes, (array, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
 
 
