@@ -1,15 +1,14 @@
 """Checkpoints: one folder a step, whole or not there.
 
 A step is written to ``step-00000500.partial`` and renamed when every rank has written its share, so a folder with the
-final name is complete whatever was killed when. Tensors are a distributed checkpoint (DCP), which any other number of
+final name is complete whatever was killed when; in a store a list of its files is written last (see
+`checkpoint_places`). Tensors are a distributed checkpoint (DCP), which any other number of
 ranks reads; all else is plain JSON.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -27,14 +26,21 @@ from torch.distributed.checkpoint.state_dict_saver import async_save as begin_sa
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from omniloom.errors import ConfigError, StateError
-from omniloom.storage.files import replace_file
-from omniloom.train.sound_reading import SoundPlanner, SoundReader
+from omniloom.train.checkpoint_places import (
+    LOADER,
+    Address,
+    DiskPlace,
+    loader_states,
+    place_of_checkpoints,
+    read_json,
+    tensor_reader,
+)
+from omniloom.train.checkpoint_places import TRAINER as TRAINER  # noqa: PLC0414 - others import it from here
+from omniloom.train.sound_reading import SoundPlanner
 
-TENSORS, TRAINER, LOADER, LATEST = "tensors", "trainer.json", "loader", "latest.json"
 FORMAT = 2
 # Flat: each entry stands under a parameter's name, so stages that hold other parameters can read one another's.
 _OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True, strict=True)
-_STEP = re.compile(r"step-(\d{8})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +52,14 @@ class CheckpointConfig:
         keep_last: older ones are removed beyond so many; 0: none is.
         keep_every_steps: those of each so many steps are never removed; 0: none.
         asynchronous: write while training goes on.
+        place: folder for the checkpoints, a path or URL; empty: that of the run.
     """
 
     every_steps: int = 500
     keep_last: int = 3
     keep_every_steps: int = 0
     asynchronous: bool = True
+    place: str = ""
 
     def __post_init__(self) -> None:
         if min(self.every_steps, self.keep_last, self.keep_every_steps) < 0:
@@ -77,14 +85,15 @@ class Checkpoints:
     """The checkpoints of a run.
 
     Args:
-        folder: of the run; steps lie in it.
+        folder: of the run; steps lie in it, where the configuration names no other place.
         config: when to save, and what to keep.
     """
 
     def __init__(self, folder: Path, config: CheckpointConfig) -> None:
-        self.folder = folder
+        self.folder: Address = config.place or folder
         self.config = config
-        self._writing: tuple[Path, Future[Any] | None, int] | None = None
+        self._place = place_of_checkpoints(self.folder)
+        self._writing: tuple[Future[Any] | None, int] | None = None
         # Its own group: on the default one, writing in the background would mix with the training's collectives.
         ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self._group = distributed.new_group(backend="gloo") if ranks > 1 else None
@@ -112,47 +121,43 @@ class Checkpoints:
             loader: this rank's loader state.
         """
         self.finish()
-        partial = self.folder / f"step-{step:08d}.partial"
         if _rank() == 0:
-            shutil.rmtree(partial, ignore_errors=True)
-            (partial / LOADER).mkdir(parents=True)
-            replace_file(partial / TRAINER, json.dumps({"format": FORMAT, "step": step, **trainer}, indent=1))
+            self._place.begin(step)
+            self._place.write(step, TRAINER, json.dumps({"format": FORMAT, "step": step, **trainer}, indent=1))
         self._wait_for_all()
-        replace_file(partial / LOADER / f"rank-{_rank():05d}.json", json.dumps(loader))
+        self._place.write(step, f"{LOADER}/rank-{_rank():05d}.json", json.dumps(loader))
         state = _tensors(model, optimizer)
+        writer = self._place.writer(step)
         with _quiet():
             if self.config.asynchronous:
-                future = begin_saving_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group)
-                self._writing = partial, future, step  # type: ignore[assignment]
+                future = begin_saving_tensors(state, storage_writer=writer, process_group=self._group)
+                self._writing = future, step  # type: ignore[assignment]
                 return
-            save_tensors(state, checkpoint_id=str(partial / TENSORS), process_group=self._group, no_dist=_alone())
-        self._writing = partial, None, step
+            save_tensors(state, storage_writer=writer, process_group=self._group, no_dist=_alone())
+        self._writing = None, step
         self.finish()
 
     def finish(self) -> None:
         """Wait for what is being written, and give it its final name. All ranks call it."""
         if self._writing is None:
             return
-        partial, future, step = self._writing
+        future, step = self._writing
         self._writing = None
         if future is not None:
             future.result()
         self._wait_for_all()
         if _rank() == 0:
-            final = self.folder / f"step-{step:08d}"
-            shutil.rmtree(final, ignore_errors=True)
-            partial.rename(final)
-            replace_file(self.folder / LATEST, json.dumps({"step": step, "folder": final.name}))
+            self._place.complete(step)
             self._remove_old()
         self._wait_for_all()
 
-    def restore(self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Resumed:
+    def restore(self, path: Address, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Resumed:
         """Fill a model, and an optimizer, from a checkpoint of any number of ranks. All ranks call it.
 
         Raises:
             StateError: the folder is no complete checkpoint, or its tensors do not fit the model.
         """
-        trainer = _read_json(path / TRAINER)
+        trainer = read_json(path, TRAINER)
         if trainer.get("format") != FORMAT:
             raise StateError(f"{path}: checkpoint format {trainer.get('format')} found, {FORMAT} expected.")
         state = _tensors(model, optimizer)
@@ -160,7 +165,7 @@ class Checkpoints:
             with _quiet():
                 load_tensors(
                     state,
-                    storage_reader=SoundReader(path / TENSORS),
+                    storage_reader=tensor_reader(path),
                     planner=SoundPlanner(),
                     process_group=self._group,
                     no_dist=_alone(),
@@ -170,22 +175,19 @@ class Checkpoints:
         except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
             raise StateError(f"{path}: does not fit this model: {error}") from error
         _fill(model, optimizer, state)
-        loader = [_read_json(file) for file in sorted((path / LOADER).glob("rank-*.json"))]
-        return Resumed(int(trainer["step"]), trainer, loader)
+        return Resumed(int(trainer["step"]), trainer, loader_states(path))
 
-    def latest(self) -> Path | None:
+    def latest(self) -> Address | None:
         """The complete checkpoint of the most steps; ``None`` where there is none."""
-        found = complete_checkpoints(self.folder)
+        found = self._place.found()
         return found[max(found)] if found else None
 
     def _remove_old(self) -> None:
-        found = complete_checkpoints(self.folder)
+        found = self._place.found()
         kept = self.config.keep_every_steps
         old = [step for step in sorted(found) if not (kept and step % kept == 0)]
         for step in old[: -self.config.keep_last] if self.config.keep_last else []:
-            gone = found[step].with_suffix(".removed")  # no complete name while it is half removed
-            found[step].rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            self._place.remove(step)
 
     def _wait_for_all(self) -> None:
         if self._group is not None:
@@ -194,12 +196,7 @@ class Checkpoints:
 
 def complete_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints in a folder by their steps: by what is in them, never by name alone."""
-    found = {}
-    for path in folder.glob("step-*"):
-        name = _STEP.fullmatch(path.name)
-        if name and (path / TRAINER).is_file() and (path / TENSORS / ".metadata").is_file():
-            found[int(name[1])] = path
-    return found
+    return DiskPlace(folder).found()
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
@@ -220,18 +217,6 @@ def _fill(model: nn.Module, optimizer: torch.optim.Optimizer | None, state: dict
 def _of_something(optimizer: torch.optim.Optimizer | None) -> tuple[torch.optim.Optimizer, ...]:
     """The optimizer, unless it has no parameters: a stage of a pipeline may learn nothing."""
     return (optimizer,) if optimizer is not None and any(group["params"] for group in optimizer.param_groups) else ()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        loaded = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise StateError(f"{path.parent}: no complete checkpoint, {path.name} is missing.") from None
-    except ValueError as error:
-        raise StateError(f"{path}: not JSON: {error}.") from None
-    if not isinstance(loaded, dict):
-        raise StateError(f"{path}: {type(loaded).__name__} found, an object expected.")
-    return loaded
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from pathlib import PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
@@ -55,9 +55,8 @@ class SoundReader(FileSystemReader):
         Raises:
             StateError: the file names what has no place in it, or a file outside of the checkpoint.
         """
-        path = PurePath(self.path) / METADATA
-        with open(path, "rb") as file:  # noqa: PTH123 - a pure path
-            data = file.read()
+        path = f"{self.path}/{METADATA}"
+        data = self.metadata_bytes()
         try:
             metadata = _MetadataUnpickler(io.BytesIO(data)).load()
         except StateError:
@@ -74,6 +73,10 @@ class SoundReader(FileSystemReader):
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id
         return metadata
+
+    def metadata_bytes(self) -> bytes:
+        """Content of the checkpoint's list of contents."""
+        return (Path(self.path) / METADATA).read_bytes()
 
 
 class SoundPlanner(DefaultLoadPlanner):
