@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
-.PHONY: demo demo-small test test-slow check bench clean
+.PHONY: demo demo-small demo-photos test test-slow check bench clean
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/python examples/demo.py
 
 demo-small: $(VENV)/.stamp-demo
 	$(BIN)/python examples/demo.py --small
+
+# PHOTOS="--photos FOLDER --captions FILE.csv" takes other photos than ../shared/data/flickr8k_1000; --texts adds captions.
+demo-photos: $(VENV)/.stamp-demo
+	$(BIN)/python -m pip install --quiet --editable '.[demo-photos]'
+	$(BIN)/python examples/demo_photos.py $(PHOTOS)
 
 test: $(VENV)/.stamp
 	$(BIN)/python -m pytest -n 2

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from demo_commands import Commands, print_scores, score, title
 from demo_data import MissingPackageError, questions_of, write_blind_answers, write_test_data, write_training_data
-from demo_model import write_models
+from demo_model import write_language_model, write_tower
 
 RECIPES = Path(__file__).resolve().parent / "demo"
 TASK = "easy-vqa"
@@ -40,7 +40,7 @@ class Size(NamedTuple):
     questions: int | None
 
 
-WHOLE = Size(images=4_000, shard_samples=500, pretrain_steps=2_000, sft_steps=3_000, save_steps=100, questions=None)
+WHOLE = Size(images=4_000, shard_samples=500, pretrain_steps=2_000, sft_steps=2_000, save_steps=100, questions=None)
 SMALL = Size(images=400, shard_samples=50, pretrain_steps=300, sft_steps=150, save_steps=20, questions=500)
 
 
@@ -65,7 +65,8 @@ def main() -> None:
     go("omniloom lint sets/sft")
 
     title("Weights: a small tower and a small language model become one model")
-    write_models(folder / "models", words=_words(), seed=options.seed)
+    write_tower(folder / "models/tower", seed=options.seed)
+    write_language_model(folder / "models/language", words=_words(), seed=options.seed + 1)
     combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
     go(f"{combine} --feature-layers -1 --pixel-shuffle --reduction-factor 4 --projector-norm layer")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from omniloom.model.initialize import initialize
 
 SPECIAL = ("<|im_start|>", "<|im_end|>", "<image>", "<pad>", "<unk>")
 ROLES = ("system", "user", "assistant")
-VOCABULARY = 64
+VOCABULARY_STEP = 64
 
 TOWER = VisionConfig(
     family="internvl_vision", image_size=64, patch_size=8, dim=128, num_layers=3, num_heads=4, mlp_dim=384,
@@ -28,22 +29,34 @@ TOWER = VisionConfig(
     pixel_mean=(0.485, 0.456, 0.406), pixel_std=(0.229, 0.224, 0.225),
 )  # fmt: skip
 LANGUAGE = DecoderConfig(
-    family="llama", vocab_size=VOCABULARY, dim=128, num_layers=2, num_heads=4, num_kv_heads=4, head_dim=32, mlp_dim=384,
-    max_positions=1024,
+    family="llama", vocab_size=VOCABULARY_STEP, dim=128, num_layers=2, num_heads=4, num_kv_heads=4, head_dim=32,
+    mlp_dim=384, max_positions=1024,
 )  # fmt: skip
 
 
-def write_models(folder: Path, *, words: Iterable[str], seed: int) -> None:
-    """Write ``tower/`` and ``language/``, each a model that the other commands know.
+def write_tower(folder: Path, *, seed: int) -> None:
+    """Write the tower as a model that the other commands know.
+
+    Args:
+        folder: where to.
+        seed: of the weights.
+    """
+    _write_part(folder, TOWER, "vision_tower.", seed=seed)
+
+
+def write_language_model(folder: Path, *, words: Iterable[str], seed: int, **sizes: int) -> None:
+    """Write the language model, with its tokenizer.
 
     Args:
         folder: where to.
         words: the vocabulary.
         seed: of the weights.
+        sizes: in place of those of `LANGUAGE`.
     """
-    _write_part(folder / "tower", TOWER, "vision_tower.", seed=seed)
-    _write_part(folder / "language", LANGUAGE, "language_model.", seed=seed + 1)
-    _write_tokenizer(folder / "language", words)
+    vocabulary = (*SPECIAL, *ROLES, *sorted(set(words) - {*ROLES}))
+    rows = -(-len(vocabulary) // VOCABULARY_STEP) * VOCABULARY_STEP
+    _write_part(folder, replace(LANGUAGE, **(sizes | {"vocab_size": rows})), "language_model.", seed=seed)
+    _write_tokenizer(folder, vocabulary)
 
 
 def _write_part(folder: Path, config: VisionConfig | DecoderConfig, prefix: str, *, seed: int) -> None:
@@ -59,7 +72,7 @@ def _write_part(folder: Path, config: VisionConfig | DecoderConfig, prefix: str,
 
 def _write_tokenizer(folder: Path, words: Iterable[str]) -> None:
     """One token a word, lower case."""
-    vocabulary = {word: number for number, word in enumerate((*SPECIAL, *ROLES, *sorted(set(words))))}
+    vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

