@@ -352,11 +352,6 @@ def test_wrappers_that_the_loader_makes_needless_give_the_data_set_itself(sample
     assert energon.EpochizeDataset(samples, 3, NO_WORKERS).virtual_epoch_length == 3
 
 
-def test_what_would_need_a_state_of_its_own_is_refused_with_the_way_that_there_is(samples):
-    with pytest.raises(omniloom.ConfigError, match="generator encode_sample"):
-        energon.IterMapDataset(samples, lambda values: values, worker_config=NO_WORKERS)
-
-
 # Trust
 
 

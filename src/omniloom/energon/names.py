@@ -32,6 +32,15 @@ _HOMES = {
     f"{_ADAPTERS}.loaders": "SavableDataLoader get_loader get_savable_loader",
     f"{_ADAPTERS}.handlers": "log_exception reraise_exception",
     f"{_ADAPTERS}.epath": "EPath DEFAULT_PROFILE_NAME NVDATASET_CACHE_DIR",
+    f"{_ADAPTERS}.fork_hooks": (
+        "before_fork_hook after_in_parent_fork_hook after_in_child_fork_hook ForkMixin DataclassForkMixin WeakCallbacks"
+    ),
+    f"{_ADAPTERS}.deprecations": "deprecated warn_deprecated",
+    f"{_ADAPTERS}.random_state": "SystemRng SystemRngState",
+    f"{_ADAPTERS}.dataset_types": (
+        "EnergonDatasetType get_dataset_type check_dataset_info_present get_dataset_info get_info_shard_files "
+        "ensure_local_copy"
+    ),
     f"{_ADAPTERS}.warps": "TransformMapper CustomTransform",
     f"{_ADAPTERS}.merge_transform": "MergeTransform",
     f"{_ADAPTERS}.warp_mappers": (
@@ -93,6 +102,10 @@ HOME: dict[str, tuple[str, str]] = {
     "command_redist": ("omniloom.tools.state", "redeal"),
     "command_info": ("omniloom.tools.state", "show"),
     **{f"{name}_command": ("omniloom.tools.energon_commands", f"COMMANDS[{name}]") for name in _COMMANDS},
+    "WebdatasetPreparator": (f"{_ADAPTERS}.factories", "BaseWebdatasetFactory"),
+    "FlexState": ("builtins", "dict"),
+    "ImageDecoderType": ("builtins", "str"),
+    "AVDecoderType": ("builtins", "str"),
     "load_yaml": ("omniloom.data.index.yaml_dialect", "load_yaml"),
     "collapse": ("omniloom.data.index.braces", "collapse_braces"),
     "MAIN_FOLDER_NAME": ("omniloom.data.index.layout", "MAIN_FOLDER"),
@@ -216,14 +229,15 @@ MODULES: dict[str, str] = {
     "cli": "",
     "cli.main": " ".join(["main", *(f"{name}_command" for name in _COMMANDS)]),
     "dataset_config": "get_dataset_from_config",
+    "deprecation": "deprecated warn_deprecated",
     "edataclass": "edataclass",
     "epathlib": "DEFAULT_PROFILE_NAME EPath",
     "epathlib.epath": "DEFAULT_PROFILE_NAME EPath NVDATASET_CACHE_DIR",
     "errors": "FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample log_exception reraise_exception",
     "eyaml": "load_yaml",
-    "flavors": " ".join([*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET]),
+    "flavors": " ".join([*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET, "AVDecoderType ImageDecoderType"]),
     **_under("flavors", _FLAVORS),
-    "flavors.base_dataset": f"{_BASE} ExtendableDataclassMixin",
+    "flavors.base_dataset": f"{_BASE} ExtendableDataclassMixin FlexState",
     "flavors.jsonl": _JSONL,
     "flavors.jsonl.crude_jsonl_dataset": _JSONL,
     "flavors.webdataset": _WEBDATASET,
@@ -237,9 +251,18 @@ MODULES: dict[str, str] = {
     "flavors.webdataset.empty_dataset_error": "EmptyDatasetError",
     "flavors.webdataset.field_access": "FieldAccessError",
     "flavors.webdataset.joined_webdataset": "JoinedWebdatasetFactory",
-    "flavors.webdataset.sample_decoder": "SampleDecoder",
+    "flavors.webdataset.metadata": (
+        "EnergonDatasetType check_dataset_info_present get_dataset_info get_dataset_type get_info_shard_files"
+    ),
+    "flavors.webdataset.prepare": "WebdatasetPreparator",
+    "flavors.webdataset.sample_decoder": "AVDecoderType ImageDecoderType SampleDecoder",
     "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
+    "flavors.webdataset.structs": "DatasetSubset",
+    "fork_hook": (
+        "DataclassForkMixin ForkMixin WeakCallbacks after_in_child_fork_hook after_in_parent_fork_hook before_fork_hook"
+    ),
     "loader": "get_loader get_savable_loader",
+    "local_copy": "ensure_local_copy",
     "media": _MEDIA_METADATA,
     "media.extractor": "MediaFilterConfig MediaFilterStrategy",
     "media.filesystem_prepare": "prepare_filesystem_dataset",
@@ -255,8 +278,10 @@ MODULES: dict[str, str] = {
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin MetadatasetV2 Subset=DatasetSubset"
     ),
+    "rng": "SystemRng SystemRngState",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
     "savable_loader": "BasicDataLoader SavableDataLoader",
+    "state": "FlexState",
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",
     "task_encoder.base": f"{_TASK_ENCODER} get_failure_tolerance get_stateless",

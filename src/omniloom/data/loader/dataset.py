@@ -12,6 +12,7 @@ from omniloom.data.loader.state import CURSOR_FIELDS, MOVING_FIELDS, Mix
 from omniloom.data.pipeline.batch import Batch, Map
 from omniloom.data.pipeline.calls import gives_many
 from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline.iter_map import IterMap
 from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.pipeline.pack import MOST_WAITING, Pack
 from omniloom.data.plan.in_order import InOrder
@@ -19,7 +20,7 @@ from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 from omniloom.errors import ConfigError
 
-Pipeline = Make | Pack | Map | Batch | Group
+Pipeline = Make | Pack | IterMap | Map | Batch | Group
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Dataset:
     def one_to_one(self) -> bool:
         """Whether each row gives one sample, and each ``batch_size`` of them a batch."""
         for stage in self.stages:
-            if isinstance(stage, Pack | Group) or (isinstance(stage, Batch) and gives_many(stage.calls)):
+            if isinstance(stage, Pack | Group | IterMap) or (isinstance(stage, Batch) and gives_many(stage.calls)):
                 return False
         return not make_of(self.pipeline).gives_many
 

@@ -18,7 +18,7 @@ import numpy as np
 from omniloom.data.plan.permute import derive_key, mix_key
 from omniloom.data.sample import SampleKey
 
-ENCODE, POSTENCODE, SELECT, PACK, BATCH, ENCODE_BATCH, COOK, GROUP = range(1, 9)
+ENCODE, POSTENCODE, SELECT, PACK, BATCH, ENCODE_BATCH, COOK, GROUP, ITER_MAP = range(1, 10)
 """Numbers of the calls, so that no two draw the same numbers for one key."""
 
 CALLS = 64

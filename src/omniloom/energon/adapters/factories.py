@@ -30,6 +30,7 @@ from omniloom.data.side.store import FileStore
 from omniloom.data.source import LeafOpener
 from omniloom.data.source_tools import prepare_source
 from omniloom.energon.adapters.dataset import SavableDataset
+from omniloom.energon.adapters.dataset_types import iter_dataset_content
 from omniloom.energon.adapters.encoders import SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.trust import AS_ENERGON
@@ -205,6 +206,8 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
         if media_filter is not None:
             add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
         return set(prepared.facts.part_counts)
+
+    iter_dataset_content = staticmethod(iter_dataset_content)
 
     @staticmethod
     def add_media_metadata(

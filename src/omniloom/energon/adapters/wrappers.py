@@ -5,8 +5,8 @@ What cannot be described, as it would have a state or an order of its own, is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +14,7 @@ from omniloom.data.loader.dataset import Dataset
 from omniloom.data.pipeline.batch import Batch, Map
 from omniloom.data.pipeline.calls import Call, gives_many
 from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline.iter_map import IterMap
 from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.pipeline.pack import Pack
 from omniloom.data.pipeline.seeding import BATCH, POSTENCODE
@@ -37,6 +38,9 @@ class MapDataset:
             calls = (*pipeline.calls, ("map_fn", BATCH, map_fn))
             return replace(ready, pipeline=replace(pipeline, calls=calls), user_code=True)
         _one_for_one(map_fn, "MapDataset")
+        if isinstance(pipeline, IterMap):
+            mapped = replace(pipeline, function=_MappedResults(pipeline.function, map_fn))
+            return replace(ready, pipeline=mapped, user_code=True)
         if isinstance(pipeline, Pack):
             _one_for_one(pipeline.pack, "MapDataset over packs")
             packed = replace(pipeline, pack=in_sequence((pipeline.pack, map_fn)) or map_fn)
@@ -75,7 +79,7 @@ class BatchDataset:
         calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
         pipeline = Batch(source.pipeline, batch_size, calls, drop_last=drop_last)
         plan = source.plan
-        if isinstance(plan, InOrder):
+        if isinstance(plan, InOrder) and not isinstance(source.pipeline, IterMap):
             plan = replace(plan, unit_rows=plan.unit_rows * batch_size)
         return _with_plan(replace(source, pipeline=pipeline, batch_size=batch_size, user_code=True), plan)
 
@@ -218,14 +222,34 @@ class Transparent:
 
 
 class IterMapDataset:
-    """Refused: a function on a stream has a state that nobody could save."""
+    """A function on the stream of samples, which gives another stream.
 
-    def __new__(cls, dataset: Dataset, *_arguments: Any, **_settings: Any) -> Any:
-        """Raise ConfigError."""
-        raise ConfigError(
-            "IterMapDataset: a function on the whole stream keeps a state that cannot be saved or dealt again. Give "
-            "several samples of one by a generator encode_sample, or one of several by packing or batch"
-        )
+    A saved place is exact where the function's results depend only on the samples that it took since the result
+    before: Energon asks for the same. In an evaluation each lane is given its share of the rows as one stream.
+    """
+
+    def __new__(cls, dataset: Dataset, iter_map_fn: Callable[[Iterator[Any]], Iterator[Any]], **_settings: Any) -> Any:
+        """The data set of what ``iter_map_fn`` makes of an iterator of samples."""
+        source = _as_samples(_with_tensors(dataset))
+        if not isinstance(source.pipeline, Make | Map):
+            raise ConfigError("IterMapDataset: a stream of samples expected; batch, pack and group what comes of it")
+        plan = source.plan
+        if isinstance(plan, InOrder):
+            rows, lanes = sum(leaf.rows for leaf in plan.leaves), source.worker_config.run_lanes
+            plan = replace(plan, unit_rows=max(1, -(-rows // lanes)))
+        pipeline = IterMap(source.pipeline, iter_map_fn)
+        return _with_plan(replace(source, pipeline=pipeline, user_code=True), plan)
+
+
+@dataclass(frozen=True)
+class _MappedResults:
+    """A function on a stream, and one on each of its results."""
+
+    function: Callable[[Iterator[Any]], Iterator[Any]]
+    map_fn: Callable[[Any], Any]
+
+    def __call__(self, samples: Iterator[Any]) -> Iterator[Any]:
+        return map(self.map_fn, self.function(samples))
 
 
 def _mixed(shuffle: Shuffle, block_rows: int) -> Shuffle:

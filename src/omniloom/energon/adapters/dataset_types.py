@@ -1,0 +1,95 @@
+"""What lies at a path, in Energon's words; files near and far."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Container, Iterator
+from enum import Enum
+from hashlib import sha256
+from typing import Any
+
+from omniloom.data.index.info import is_prepared, read_info
+from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.shards.keys import split_key
+from omniloom.energon.adapters.epath import EPath
+from omniloom.storage.files import file_exists, folder_exists
+from omniloom.storage.node_copy import copy_here, node_cache
+
+Paths = str | os.PathLike[str]
+
+
+class EnergonDatasetType(Enum):
+    """The kinds of data sets that Energon knows. What only omniloom reads (Parquet, say) is ``INVALID`` among them."""
+
+    METADATASET = "metadataset"
+    WEBDATASET = "webdataset"
+    JSONL = "jsonl"
+    FILESYSTEM = "filesystem"
+    INVALID = "invalid"
+
+
+def get_dataset_type(path: Paths) -> EnergonDatasetType:
+    """What lies at a path."""
+    text = os.fspath(path)
+    if file_exists(text):
+        endings = {".jsonl": EnergonDatasetType.JSONL, ".yaml": EnergonDatasetType.METADATASET}
+        return endings.get(os.path.splitext(text)[1], EnergonDatasetType.INVALID)  # noqa: PTH122 - may be a URL
+    if not folder_exists(text):
+        return EnergonDatasetType.INVALID
+    if is_prepared(text):
+        return EnergonDatasetType.WEBDATASET
+    return EnergonDatasetType.FILESYSTEM if meta_path(text, DATABASE).is_file() else EnergonDatasetType.INVALID
+
+
+def check_dataset_info_present(path: Paths) -> bool:
+    """Whether a folder holds a prepared data set."""
+    return is_prepared(path)
+
+
+def get_dataset_info(path: Paths) -> dict[str, Any]:
+    """The content of ``.info.json``."""
+    info = read_info(path)
+    return {"energon_version": info.energon_version, "shard_counts": dict(info.shard_counts)}
+
+
+def get_info_shard_files(path: Paths) -> list[str]:
+    """Names of the shards of a prepared data set, in their order."""
+    return list(read_info(path).shard_counts)
+
+
+def iter_dataset_content(path: Paths, extract_keys: Container[str] = ()) -> Iterator[dict[str, Any]]:
+    """The samples of one shard, in their order: names of parts, with the bytes of those that are asked for.
+
+    Args:
+        path: the shard.
+        extract_keys: parts whose bytes are read; those of the others are ``None``.
+    """
+    last: str | None = None
+    sample: dict[str, Any] = {}
+    with EPath(path).open("rb") as file, tarfile.open(fileobj=file, mode="r:*") as archive:
+        for member in archive:
+            halves = split_key(member.name, "first-dot") if member.isreg() else None
+            if halves is None:
+                continue
+            key, part = halves
+            if key != last:
+                if sample:
+                    yield sample
+                sample, last = {"__key__": key}, key
+            opened = archive.extractfile(member) if part in extract_keys else None
+            sample[part] = None if opened is None else opened.read()
+    if sample:
+        yield sample
+
+
+def ensure_local_copy(path: EPath) -> EPath:
+    """A file on this machine: the file itself, or a copy of one in a store, made anew when the store's has changed."""
+    if path.is_local():
+        return path
+    facts = path.stat()
+    mark = f"{path.url} {facts.content_length} {facts.last_modified}"
+    target = node_cache("files", sha256(mark.encode()).hexdigest())
+    if not target.is_file():
+        copy_here(path.url, target)
+    return EPath(target)
