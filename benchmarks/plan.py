@@ -14,6 +14,9 @@ CASES = {
     "20 leaves in epochs of 2.5 passes": (20, 10_000_000_000, "epochs"),
     "20 leaves by a schedule": (20, 10_000_000_000, "schedule"),
     "20 leaves by shares of tokens": (20, 10_000_000_000, "tokens"),
+    "100 leaves in epochs of 2.5 passes": (100, 10_000_000_000, "epochs"),
+    "100 leaves by a schedule": (100, 10_000_000_000, "schedule"),
+    "100 leaves by shares of tokens": (100, 10_000_000_000, "tokens"),
 }
 
 

@@ -33,6 +33,7 @@ NAMES = (
     "shuffle_quality",
     "train_step",
     "packing",
+    "sources",
     "generate",
 )
 

@@ -20,8 +20,7 @@ def run(context: Context) -> dict[str, Any]:
     """Peers are not measured here: the bars are the project's own."""
     program = context.program(
         "omniloom", "scale_omniloom", ranks=RANKS, workers=WORKERS, leaves=LEAVES, window=WINDOW, batch_size=4,
-        sleep_us=0,
-        window_seconds=context.window_seconds / 4,
+        sleep_us=0, by_tokens=0, window_seconds=context.window_seconds / 4,
     )  # fmt: skip
     readings = alternate([program], rounds=context.pairs, watch_memory=True)
     rows = []
@@ -29,11 +28,19 @@ def run(context: Context) -> dict[str, Any]:
         found = values(readings, name)["omniloom"]
         rows.append(row(case, {"omniloom": [one / 1e6 if name.endswith("bytes") else one for one in found]}))
         show_row(rows[-1], "")
+    # Without packing, for as long as the window says: then its numbers are those of a run that goes on.
+    by_tokens = context.program(
+        "omniloom", "scale_omniloom", ranks=RANKS, workers=0, leaves=LEAVES, window=0, batch_size=64, sleep_us=0,
+        by_tokens=1, window_seconds=2 * context.window_seconds,
+    )  # fmt: skip
+    found = values(alternate([by_tokens], rounds=context.pairs), "job_state_mb")["omniloom"]
+    rows.append(row("state of 12,288 lanes whose weights are shares of tokens, MB", {"omniloom": found}))
+    show_row(rows[-1], "")
     balance = []
     for workers in (1, 2, 4) if context.quick else (1, 2, 3, 4, 6, 8, 12, 16):
         program = context.program(
             "omniloom", "scale_omniloom", ranks=1, workers=workers, leaves=1, window=0, batch_size=4, sleep_us=SLEEP_US,
-            window_seconds=context.window_seconds,
+            by_tokens=0, window_seconds=context.window_seconds,
         )  # fmt: skip
         readings = alternate([program], rounds=max(1, context.pairs // 2))
         balance.append(row(f"{workers} workers", values(readings, "balance"), at_least=0.9))

@@ -43,26 +43,31 @@ def packs(samples: list[Any]) -> list[list[Any]]:
 
 
 def made_up_dataset(
-    *, leaves: int, window: int, batch_size: int, sleep_seconds: float, config: WorkerConfig
+    *, leaves: int, window: int, batch_size: int, sleep_seconds: float, config: WorkerConfig, by_tokens: bool
 ) -> Dataset:
     plan = Plan(
         tuple(Leaf(f"leaf-{number:03d}", 1_000_000, 1.0 + number % 7) for number in range(leaves)),
         shuffle=Shuffle(runs=True, block_rows=1_024),
+        weights_in="tokens" if by_tokens else "samples",
     )
-    make = Make(plan, tuple(MadeUp(leaf.name, sleep_seconds) for leaf in plan.leaves))
+    tokens = len if by_tokens else None
+    make = Make(plan, tuple(MadeUp(leaf.name, sleep_seconds) for leaf in plan.leaves), tokens=tokens)
     stage = Pack(make, max(1, window * config.ranks // config.run_lanes), packs, b"".join) if window else make
     return Dataset(Batch(stage, batch_size, (("batch", 0, list),)), plan, config, batch_size)
 
 
 def main() -> None:
-    options = arguments("ranks", "workers", "leaves", "window", "batch_size", "sleep_us", "window_seconds")
-    config = WorkerConfig(rank=0, world_size=options.ranks, num_workers=options.workers)
+    names = ("ranks", "workers", "leaves", "window", "batch_size", "sleep_us", "by_tokens", "window_seconds")
+    options = arguments(*names)
+    lanes = 12 * options.ranks if options.by_tokens else None
+    config = WorkerConfig(rank=0, world_size=options.ranks, num_workers=options.workers, lanes=lanes)
     dataset = made_up_dataset(
         leaves=options.leaves,
         window=options.window,
         batch_size=options.batch_size,
         sleep_seconds=options.sleep_us / 1e6,
         config=config,
+        by_tokens=bool(options.by_tokens),
     )
     with Loader(dataset) as loader:
         started = time.perf_counter()
