@@ -127,3 +127,19 @@ def test_a_models_folder_says_what_images_become(
     assert code == 0
     assert rows[0]["images"] == [{"tiles": 3, "grid": "2 x 1 tiles and a thumbnail"}]
     assert [tokens for kind, _, tokens in rows[0]["spans"] if kind == "image"] == [3 * 16]
+
+
+def test_each_question_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.new("RGB", (28, 28), "red").save(tmp_path / "a.png")
+    turns = [{"from": "human", "value": "<image>\nRed?"}, {"from": "gpt", "value": "Yes."}]
+    turns += [{"from": "human", "value": "Which colour?"}, {"from": "gpt", "value": "Red."}]
+    (tmp_path / "d.json").write_text(json.dumps([{"id": "a", "image": "a.png", "conversations": turns}]))
+    convert_llava(tmp_path / "d.json", images=tmp_path, out=tmp_path / "out")
+    arguments = ["--tile-pixels", "28", "--template", "chatml"]
+    assert run(["inspect", str(tmp_path / "out"), "--turns-apart", *arguments]) == 0
+    told = capsys.readouterr().out
+    first, second = told.split("a ─")[1:3]
+    assert ("Red?" in first, "Which colour?" in first) == (True, False)
+    assert ("Red?" in second, "Which colour?" in second, "[image 1: 4 tokens]" in second) == (False, True, True)
+    assert run(["convert", "grids", str(tmp_path / "out"), "--out", str(tmp_path / "x"), "--turns-apart"]) == 1
+    assert "turns='apart' is chosen when training" in capsys.readouterr().err

@@ -60,6 +60,7 @@ _OPTIONS = (
     click.option("--tile-tags", is_flag=True, help="The name of each tile before its features."),
     click.option("--video-frames", default=8, show_default=True, type=click.IntRange(1), help="Frames of a video."),
     click.option("--max-tokens", default=4096, show_default=True, type=click.IntRange(1), help="Length of a sample."),
+    click.option("--turns-apart", is_flag=True, help="Each question of a conversation as a document of its own."),
     click.option("--megatron-rules", is_flag=True, help="System text and stray placeholders as in Megatron's example."),
 )
 
@@ -92,6 +93,7 @@ def encoder_of(
     video_frames: int,
     max_tokens: int,
     megatron_rules: bool,
+    turns_apart: bool = False,
     pack_tokens: int | None = None,
 ) -> LlavaTaskEncoder:
     """The encoder that the options describe.
@@ -100,7 +102,7 @@ def encoder_of(
         tokenizer, special_tokens, template, image_token, system, prompts: what conversations look like.
         processor: model folder that says what images look like; without it the next ones do.
         layout, max_tiles, area_weighted, tower, tile_pixels, patch_pixels, pixel_shuffle: what images look like.
-        image_tags, tile_tags, video_frames, max_tokens, megatron_rules: see `LlavaSettings` and `TalkRules`.
+        image_tags, tile_tags, video_frames, max_tokens, turns_apart, megatron_rules: see `LlavaSettings`, `TalkRules`.
         pack_tokens: length of packs.
 
     Raises:
@@ -131,6 +133,7 @@ def encoder_of(
             tile_tags=tile_tags,
             video_frames=video_frames,
             pack_tokens=pack_tokens,
+            turns="apart" if turns_apart else "together",
             rules=rules,
         ),
     )

@@ -21,7 +21,7 @@ from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.open import get_val_dataset
 from omniloom.data.pipeline.make import Make
 from omniloom.data.sample import SampleKey
-from omniloom.errors import DatasetError, SampleError, SkipSample
+from omniloom.errors import ConfigError, DatasetError, SampleError, SkipSample
 from omniloom.vlm.conversation import ImagePart, write_conversation
 from omniloom.vlm.encoded import EncodedSample
 from omniloom.vlm.packing import best_fit
@@ -93,6 +93,8 @@ class OfflineEntries:
         window: int = DEFAULT_WINDOW,
     ) -> None:
         config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+        if encoder.settings.turns == "apart":
+            raise ConfigError("turns='apart' is chosen when training; packs and grids are written of conversations")
         talking = TalkEncoder.of(encoder)
         opened = get_val_dataset(dataset, split_part=split_part, task_encoder=talking, worker_config=config)
         stage: Any = opened.pipeline
