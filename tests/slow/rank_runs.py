@@ -19,16 +19,21 @@ from typing import Any
 import torch
 from torch import distributed
 
+from omniloom.conversion.loading import fill_parameter, load_weights
+from omniloom.model.build import build, parameter_shapes
+from omniloom.model.lora import LoraConfig, add_lora, fresh_factor, is_lora
 from omniloom.parallel.feed import GroupLoader
-from omniloom.parallel.plan import ParallelConfig, lay_out, parallelize, pipeline_of
+from omniloom.parallel.plan import ParallelConfig, gather_each_once, lay_out, parallelize, pipeline_of
 from omniloom.train.batches import PackedMicroBatch
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.loop import LoopConfig, Run, train
 from omniloom.train.metrics import LogConfig
 from omniloom.train.optimizer import OptimizerConfig, make_optimizer
-from omniloom.train.parts import PartConfig, freeze
+from omniloom.train.parts import PartConfig, freeze, lora_of
 from omniloom.train.schedule import ScheduleConfig
 from omniloom.train.step import mean_loss
+from omniloom.weights.changes import Range
+from omniloom.weights.source import InMemory
 from tests.contract import tiny_llava as tiny
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,12 +74,14 @@ def one_run(
     """
     torch.manual_seed(0)
     tiny.CONFIG = replace(tiny.CONFIG, language=replace(tiny.LANGUAGE, **language))
-    settings = {name: PartConfig(**values) for name, values in parts.items()}
+    settings = {name: part_config(values) for name, values in parts.items()}
     config = ParallelConfig(**parallel)
-    model = tiny.tiny_llava()
-    freeze(model, settings)
     ranks = lay_out(config, device="cpu")
-    model = parallelize(model, config, ranks)
+    model = build(tiny.CONFIG, device="meta")
+    add_lora(model, lora_of(settings))
+    freeze(model, settings)
+    model = parallelize(model, config, ranks).to_empty(device="cpu")
+    read = fill(model)
     own = tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
     run = Run(
         model=model,
@@ -99,8 +106,42 @@ def one_run(
             for index in range(number)
         ]
         told["validation"] = mean_loss(model, batches, group=ranks.data)
+    told["read"] = read
     told["weights"] = {name: whole(value) for name, value in model.named_parameters()}
     return told
+
+
+def part_config(values: Mapping[str, Any]) -> PartConfig:
+    """Settings of a part, of plain values."""
+    lora = values.get("lora")
+    return PartConfig(**{**values, "lora": None if lora is None else LoraConfig(**lora)})
+
+
+class Counted(InMemory):
+    """Tensors of which is counted how many numbers were read."""
+
+    read_numbers = 0
+
+    def read(self, name: str) -> torch.Tensor:
+        self.read_numbers += self.info(name).size_bytes // 4
+        return super().read(name)
+
+    def read_range(self, name: str, wanted: Range) -> torch.Tensor:
+        part = super().read(name).narrow(wanted.axis, wanted.start, wanted.stop - wanted.start)
+        self.read_numbers += part.numel()
+        return part
+
+
+def fill(model: torch.nn.Module) -> int:
+    """Give a model that is laid over ranks the tiny model's values; how many numbers this rank has read."""
+    source = Counted({name: value.detach() for name, value in tiny.tiny_llava().named_parameters()})
+    load_weights(model, source, whole=parameter_shapes(tiny.CONFIG))
+    for name, parameter in model.named_parameters():
+        if is_lora(name):
+            value = fresh_factor(name, tuple(parameter.shape), seed=0) + 0.01  # so that both factors do something
+            fill_parameter(parameter, InMemory({name: value}), name)
+    gather_each_once(model)
+    return source.read_numbers
 
 
 def whole(parameter: torch.Tensor) -> list[float]:

@@ -61,6 +61,7 @@ def load_weights(
     *,
     prefix: str = "",
     boxes: Mapping[str, Box] | None = None,
+    whole: Mapping[str, tuple[int, ...]] | None = None,
     tell: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Fill the parameters of a model.
@@ -70,6 +71,8 @@ def load_weights(
         source: tensors under our names.
         prefix: of the model's names within a whole model, such as ``language_model.``.
         boxes: which part of its tensor a plain parameter holds, for parameters that were cut by other means.
+        whole: names and shapes of the whole model, where this one is a stage of it, or has parameters that are not
+            read (`omniloom.model.lora`); ``None``: those of the model.
         tell: told of tensors done, tensors in all, and the name at hand.
 
     Raises:
@@ -77,8 +80,10 @@ def load_weights(
     """
     boxes = boxes or {}
     parameters = {prefix + name: parameter for name, parameter in model.named_parameters()}
-    whole = {name: _whole_shape(parameter, source, boxes.get(name), name) for name, parameter in parameters.items()}
-    check_shapes(source, whole)
+    own = {name: _whole_shape(parameter, source, boxes.get(name), name) for name, parameter in parameters.items()}
+    check_shapes(source, own if whole is None else whole)
+    if whole is not None:
+        parameters = {name: parameter for name, parameter in parameters.items() if name in whole}
     for number, (name, parameter) in enumerate(parameters.items(), start=1):
         fill_parameter(parameter, source, name, box=boxes.get(name))
         if tell is not None:
@@ -97,6 +102,8 @@ def fill_parameter(parameter: Tensor, source: Source, name: str, *, box: Box | N
     """
     if isinstance(parameter, DTensor):
         local = parameter.to_local()
+        if not local.numel():
+            return
         local.copy_(read_box(source, name, local_box(parameter)))
         return
     parameter.copy_(read_box(source, name, box or ()))

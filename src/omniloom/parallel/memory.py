@@ -22,7 +22,7 @@ from omniloom.model.rope import rope_table
 from omniloom.model.vision import VisionLayer
 from omniloom.parallel.config import ParallelConfig
 from omniloom.parallel.stages import spans_of_layers
-from omniloom.parallel.tensor import CUTS
+from omniloom.parallel.tensor import axis_of, cut_of
 
 _FLOAT32_BYTES, _HALF_BYTES = 4, 2
 _ADAM_STATES = 2
@@ -121,10 +121,9 @@ class _Own:
 
     def of_matrices(self, name: str, parameter: Tensor) -> int:
         """Numbers of a parameter on a rank of ``tensor``, before it is sharded further."""
-        words = name.split(".")
-        module = ".".join(words[-3:-1])
-        cut = CUTS.get(module, CUTS.get(words[-2])) if words[0] == "language_model" else None
-        whole = cut is None or cut >= parameter.dim()
+        part, _, rest = name.partition(".")
+        module, _, last = rest.rpartition(".")
+        whole = axis_of(last, cut_of(module) if part == "language_model" else None) is None
         return parameter.numel() if whole else _share(parameter.numel(), self._config.tensor)
 
     def by_unit(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ come out equal. Source: Shoeybi et al., Megatron-LM, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.config import DecoderConfig
 from omniloom.model.decoder import Decoder, DecoderLayer
 from omniloom.model.llava import Llava
+from omniloom.model.lora import DOWN, UP, scale_of
 from omniloom.model.loss import LossSum
 from omniloom.model.norm import RMSNorm
 from omniloom.parallel.collectives import Group, gather_rows, sum_gradients, sum_to_own_rows, sum_values
@@ -67,7 +68,7 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False) -> No
         _distribute(module, mesh, cuts.get(module))
     for module in list(model.modules()):
         if module._parameters:
-            _compute_locally(module)
+            _compute_locally(module, group)
     for layer in decoder.modules():
         if isinstance(layer, DecoderLayer):
             _cut_layer(layer, group, sequence)
@@ -100,40 +101,57 @@ def _check(config: DecoderConfig, ranks: int) -> None:
 
 def _cuts_of(decoder: Decoder) -> Iterator[tuple[nn.Module, int]]:
     for name, module in decoder.named_modules():
-        words = name.split(".")
-        cut = CUTS.get(".".join(words[-2:]), CUTS.get(name))
+        cut = cut_of(name)
         if cut is not None:
             yield module, cut
+
+
+def axis_of(name: str, cut: int | None) -> int | None:
+    """Along which axis a parameter of a module is cut; ``None``: it is whole.
+
+    Args:
+        name: of the parameter in its module.
+        cut: how the module is.
+    """
+    # A bias goes with the outputs, and of the factors of LoRA the one that touches what is cut is cut.
+    whole = {ROWS: (DOWN,), COLUMNS: ("bias", UP)}
+    return None if cut is None or name in whole[cut] else cut
+
+
+def cut_of(module: str) -> int | None:
+    """How a module of a decoder is cut, by its name."""
+    return CUTS.get(".".join(module.split(".")[-2:]), CUTS.get(module))
 
 
 def _distribute(module: nn.Module, mesh: DeviceMesh, cut: int | None) -> None:
     """Store a module's own parameters as ``DTensor``: of each rank's values, nothing is sent."""
     for name, parameter in module.named_parameters(recurse=False):
-        # A bias goes with the outputs: whole where the columns are cut.
-        whole = cut is None or cut >= parameter.dim()
-        placement: Placement = Replicate() if whole or cut is None else Shard(cut)
+        axis = axis_of(name, cut)
+        placement: Placement = Replicate() if axis is None else Shard(axis)
         stored = distribute_tensor(parameter.detach(), mesh, [placement], src_data_rank=None)
         module.register_parameter(name, nn.Parameter(stored, requires_grad=parameter.requires_grad))
 
 
-def _compute_locally(module: nn.Module) -> None:
-    replace_method(module, "forward", partial(_on_local_parts, module, module.forward, None))
+def _compute_locally(module: nn.Module, group: Group) -> None:
+    # Each rank has the product of LoRA's first factor go into its own rows of the second.
+    summed = () if scale_of(module) is None else (DOWN,)
+    replace_method(module, "forward", partial(_on_local_parts, module, module.forward, group, summed))
 
 
 def _on_local_parts(
     module: nn.Module,
     forward: Callable[..., Any],
-    group: Group | None,
+    group: Group,
+    summed: Collection[str],
     *inputs: Any,
     **settings: Any,
 ) -> Any:
     """A forward pass that finds the local parts under the names of the module's own parameters.
 
-    With a group, gradients of the parameters are summed over it: each rank has applied them to its own heads alone.
+    Gradients of `summed` are summed over the group: each rank has applied them to what is its own.
     """
     own = {name: local(parameter) for name, parameter in module.named_parameters(recurse=False)}
-    if group is not None:
-        own = {name: sum_gradients(tensor, group) for name, tensor in own.items()}
+    own |= {name: sum_gradients(own[name], group) for name in summed}
     module.__dict__.update(own)  # found before the parameters are
     try:
         return forward(*inputs, **settings)
@@ -158,7 +176,9 @@ def _cut_layer(layer: DecoderLayer, group: Group, sequence: bool) -> None:
 
 def sum_over_ranks(module: nn.Module, group: Group) -> None:
     """Sum gradients of a module's own parameters over a group, whose ranks each apply them to other things."""
-    replace_method(module, "forward", partial(_on_local_parts, module, partial(type(module).forward, module), group))
+    names = [name for name, _ in module.named_parameters(recurse=False)]
+    forward = partial(type(module).forward, module)
+    replace_method(module, "forward", partial(_on_local_parts, module, forward, group, names))
 
 
 def _enter(
@@ -169,14 +189,24 @@ def _enter(
 
 def _sum_of_columns(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
     """A linear map of inputs that are dealt over ranks; the bias is added once, to the sum."""
-    summed = sum_values(functional.linear(inputs, local(linear.weight)), group)
+    summed = sum_values(_own_product(linear, group, inputs), group)
     return summed if linear.bias is None else summed + local(linear.bias)
 
 
 def _sum_to_rows(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
     """The same, of which each rank is given its rows."""
-    summed = sum_to_own_rows(functional.linear(inputs, local(linear.weight)), group)
+    summed = sum_to_own_rows(_own_product(linear, group, inputs), group)
     return summed if linear.bias is None else summed + sum_gradients(local(linear.bias), group)
+
+
+def _own_product(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
+    """What this rank's columns add to the outputs."""
+    product = functional.linear(inputs, local(linear.weight))
+    scale = scale_of(linear)
+    if scale is None:
+        return product
+    up = sum_gradients(local(getattr(linear, UP)), group)
+    return product + functional.linear(functional.linear(inputs, local(getattr(linear, DOWN))), up) * scale
 
 
 def _embed(embedding: nn.Embedding, group: Group, ids: Tensor) -> Tensor:

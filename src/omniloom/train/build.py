@@ -8,28 +8,25 @@ from pathlib import Path
 
 import torch
 import yaml
-from torch import distributed, nn
+from torch import distributed
 
 from omniloom.config.reading import to_plain
-from omniloom.conversion.loading import load_weights
-from omniloom.conversion.published import open_published, with_fresh_values
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_savable_loader
-from omniloom.errors import ConfigError
 from omniloom.model.build import build as build_module
-from omniloom.model.config import LlavaConfig
-from omniloom.model.initialize import initialize
+from omniloom.model.lora import add_lora
 from omniloom.parallel.feed import GroupLoader
-from omniloom.parallel.plan import lay_out, parallelize, pipeline_of
+from omniloom.parallel.plan import gather_each_once, lay_out, parallelize, pipeline_of
 from omniloom.storage.files import replace_file
-from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
+from omniloom.train.checkpoint import Checkpoints
 from omniloom.train.data import task_encoder, training_data
+from omniloom.train.filling import fill_model
 from omniloom.train.hooks import HookedLoader, after_each_step
 from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
-from omniloom.train.model_files import ModelConfig, model_config
+from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
-from omniloom.train.parts import freeze
+from omniloom.train.parts import freeze, lora_of
 from omniloom.train.recipe import Recipe
 
 RECIPE_FILE = "recipe.yaml"
@@ -41,9 +38,12 @@ def build(recipe: Recipe) -> Run:
     ranks = lay_out(recipe.parallel, device=device.type)
 
     config = model_config(recipe.model)
-    model = load_model(recipe.model, config, seed=recipe.seed).to(device)
+    model = build_module(config, device="meta")
+    add_lora(model, lora_of(recipe.parts))
     freeze(model, recipe.parts)
-    model = parallelize(model, recipe.parallel, ranks)
+    model = parallelize(model, recipe.parallel, ranks).to_empty(device=device)
+    fill_model(model, recipe.model, config, seed=recipe.seed)
+    gather_each_once(model)
 
     workers = WorkerConfig(
         rank=ranks.data_rank, world_size=ranks.data_ranks, data_parallel_group=ranks.data,
@@ -79,27 +79,6 @@ def own_device() -> torch.device:
         return torch.device("cpu")
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cuda", torch.cuda.current_device())
-
-
-def load_model(settings: ModelConfig, config: LlavaConfig, *, seed: int) -> nn.Module:
-    """The model with its weights: of the folder, in any published form, or of a run; fresh ones where asked for."""
-    model = build_module(config)
-    parts = [name for name, _ in model.named_children()]
-    unknown = [name for name in settings.fresh if name not in parts]
-    if unknown:
-        raise ConfigError(f"model.fresh: {unknown[0]!r} found; some of {', '.join(parts)} expected.")
-    generator = torch.Generator().manual_seed(seed)
-    start = settings.start_checkpoint()
-    if start is not None:
-        Checkpoints(start.parent, CheckpointConfig()).restore(start, model, None)
-    elif set(settings.fresh) != set(parts):
-        published = open_published(settings.weights_folder, fresh=settings.fresh)
-        load_weights(model, with_fresh_values(published, seed=seed))
-        published.source.close()
-    for name, part in model.named_children():
-        if name in settings.fresh:
-            initialize(part, generator=generator)
-    return model
 
 
 def _loop(recipe: Recipe, *, data_ranks: int) -> LoopConfig:

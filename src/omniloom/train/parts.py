@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from omniloom.errors import ConfigError
+from omniloom.model.lora import LoraConfig, is_lora
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +21,13 @@ class PartConfig:
         rate: factor of the learning rate.
         first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings); 0: all
             of the part is trained.
+        lora: leave the part's matrices as they are, and learn small products beside them; ``None``: learn the part.
     """
 
     train: bool = True
     rate: float = 1.0
     first_layer: int = 0
+    lora: LoraConfig | None = None
 
     def __post_init__(self) -> None:
         if self.rate < 0 or self.first_layer < 0:
@@ -49,9 +52,15 @@ def freeze(model: nn.Module, parts: Mapping[str, PartConfig]) -> None:
         raise ConfigError(f"parts: {unknown[0]!r} found; one of {', '.join(children)} expected.")
     for name, parameter in model.named_parameters():
         part = parts.get(name.partition(".")[0], PartConfig())
-        parameter.requires_grad_(part.train and (not part.first_layer or _layer(name) >= part.first_layer))
+        chosen = part.lora is None or is_lora(name)
+        parameter.requires_grad_(part.train and chosen and (not part.first_layer or _layer(name) >= part.first_layer))
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("parts: every part is frozen. Train one at least.")
+
+
+def lora_of(parts: Mapping[str, PartConfig]) -> dict[str, LoraConfig]:
+    """The parts beside whose matrices something is learned."""
+    return {name: part.lora for name, part in parts.items() if part.lora is not None and part.train}
 
 
 def parameter_groups(model: nn.Module, parts: Mapping[str, PartConfig], *, weight_decay: float) -> list[dict[str, Any]]:

@@ -9,9 +9,10 @@ from omniloom.conversion.published import Published, companions_of
 from omniloom.errors import ConfigError
 from omniloom.generate.prompts import Prompter
 from omniloom.model.llava import Llava
-from omniloom.train.build import RECIPE_FILE, load_model, own_device
+from omniloom.train.build import RECIPE_FILE, own_device
 from omniloom.train.checkpoint import complete_checkpoints
 from omniloom.train.data import DataConfig, task_encoder
+from omniloom.train.filling import load_model
 from omniloom.train.model_files import ModelConfig, model_config
 from omniloom.train.recipe import read_recipe
 from omniloom.weights.source import InMemory
