@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 from pathlib import Path
 from typing import NamedTuple
 
 from omniloom.errors import StorageError
+from omniloom.storage.cache_folder import node_cache as node_cache  # noqa: PLC0414 - callers import it from here
 from omniloom.storage.files import remove_file, storage_error
 from omniloom.storage.open import open_store
-from omniloom.storage.urls import is_url, redacted
+from omniloom.storage.urls import is_url, name_of, redacted
 
-CACHE_VARIABLE = "OMNILOOM_CACHE"
 PIECE_BYTES = 16 << 20
 
 
@@ -40,6 +41,23 @@ class StoredFile(NamedTuple):
 def fetched(file: str | StoredFile) -> str:
     """The path of a file that may have to be brought here first. Raises StorageError."""
     return file.fetch() if isinstance(file, StoredFile) else file
+
+
+def kept_copy(file: str | os.PathLike[str]) -> Path:
+    """A file of this machine as it is; of a store, a copy on this machine, one for each state that it had.
+
+    Raises:
+        StorageError: there is none (``errno.ENOENT``), it cannot be had, or the disk is full.
+    """
+    text = os.fspath(file)
+    if not is_url(text):
+        return Path(text)
+    stat = open_store(text).stat(text)
+    identity = f"{text.partition('?')[0]}\n{stat.size_bytes}\n{stat.etag}"
+    path = node_cache("files", hashlib.sha256(identity.encode()).hexdigest()[:32], name_of(text))
+    if stat.etag is None or not path.is_file():
+        copy_here(text, path)
+    return path
 
 
 def copy_here(url: str, path: str | os.PathLike[str]) -> None:
@@ -81,11 +99,3 @@ def copy_there(path: str | os.PathLike[str], url: str) -> None:
         raise
     except OSError as error:
         raise storage_error("read", path, error) from error
-
-
-def node_cache(*names: str) -> Path:
-    """A folder of this machine for what can be had again: below ``OMNILOOM_CACHE``, or the user's cache."""
-    root = os.environ.get(CACHE_VARIABLE)
-    if root is None:
-        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "omniloom")  # noqa: PTH118, PTH111
-    return Path(root, *names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import threading
 from collections import OrderedDict
@@ -14,6 +15,8 @@ from typing import Any, Self, TypeVar
 
 from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.backend import Backend, Got
+from omniloom.storage.block_cache import BlockCache
+from omniloom.storage.counts import COUNTS
 from omniloom.storage.ranges import LongRange, cut_ranges, merge_ranges
 from omniloom.storage.retry import ShortBodyError, named_fault, retrying
 from omniloom.storage.store import Entry, Range, Stat, Writer
@@ -21,6 +24,9 @@ from omniloom.storage.tuning import Options, Tuning, options_of
 from omniloom.storage.urls import join_url, redacted, split_query, split_url
 
 _TAGS_KEPT = 65_536
+_Listed = list[tuple[str, int, str | None]]
+LISTING_FRESH_SECONDS = 60.0
+"""A listing that another process of this machine asked for is taken for so long, where there is a cache."""
 Answer = TypeVar("Answer")
 
 
@@ -56,11 +62,41 @@ class RemoteStore:
     def read(self, url: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> bytes:
         """Bytes ``[start, stop)`` of an object; to its end without ``stop``. Raises as `Store.read`."""
         if stop is None:
-            return self._get(url, start, None, etag)
+            cached = self._cached(url, etag)
+            if cached is None:
+                return self._get(url, start, None, etag)
+            stop = max(start, cached[1].size_bytes)
         return self.read_ranges(url, [(start, stop)], etag=etag)[0]
 
     def read_ranges(self, url: str, ranges: Sequence[Range], *, etag: str | None = None) -> list[bytes]:
         """Many ranges of one object, in the order asked for."""
+        cached = self._cached(url, etag)
+        if cached is None or any(stop > cached[1].size_bytes for _, stop in ranges):
+            return self._fetch_ranges(url, ranges, etag)
+        cache, stat = cached
+        tuning = self._options(url).tuning
+        return cache.read_ranges(
+            url,
+            ranges,
+            stat,
+            lambda start, stop: self._fetch_ranges(url, [(start, stop)], stat.etag)[0],
+            longest_bytes=tuning.part_bytes,
+        )
+
+    def _cached(self, url: str, etag: str | None) -> tuple[BlockCache, Stat] | None:
+        """The cache on this machine and the state of an object, where it is kept there."""
+        tuning = self._options(url).tuning
+        if not tuning.cache_bytes:
+            return None
+        cache = BlockCache.at(tuning.cache_folder, tuning.cache_bytes)
+        stat = self._stats.get(url)
+        if stat is None or (etag is not None and etag != stat.etag):
+            stat = self.stat(url)
+        if etag is not None and etag != stat.etag:
+            raise ObjectChangedError(redacted(url), expected=etag, found=stat.etag)
+        return None if cache is None or stat.etag is None else (cache, stat)
+
+    def _fetch_ranges(self, url: str, ranges: Sequence[Range], etag: str | None) -> list[bytes]:
         tuning = self._options(url).tuning
         wanted = [one for one in merge_ranges(ranges, gap_bytes=tuning.gap_bytes, longest_bytes=tuning.part_bytes)
                   if one.stop > one.start]  # fmt: skip
@@ -80,6 +116,11 @@ class RemoteStore:
         """Size and ETag."""
         stat = self._ask(url, lambda backend, key: backend.head(key))
         self._check(url, stat, None)
+        if self._options(url).tuning.cache_bytes:
+            with self._lock:
+                self._stats[url] = stat
+                if len(self._stats) > _TAGS_KEPT:
+                    self._stats.popitem(last=False)
         return stat
 
     def size(self, url: str) -> int:
@@ -106,11 +147,26 @@ class RemoteStore:
 
     def scan(self, prefix: str) -> Iterator[Entry]:
         """All objects below a folder with their sizes, sorted."""
-        folder = split_url(prefix)[1].rstrip("/")
-        found = self._ask(prefix, lambda backend, key: sorted(backend.scan(folder), key=lambda one: one[0]))
         root = _root_with_query(prefix)
-        for key, stat in found:
-            yield Entry(join_url(root, key), stat.size_bytes, stat.etag)
+        for key, size_bytes, etag in self._listed(prefix):
+            yield Entry(join_url(root, key), size_bytes, etag)
+
+    def _listed(self, prefix: str) -> _Listed:
+        """Key, size and ETag of all objects below a folder; of the processes of a machine with a cache, one asks."""
+        folder = split_url(prefix)[1].rstrip("/")
+
+        def ask(backend: Backend, _key: str) -> _Listed:
+            return sorted((key, stat.size_bytes, stat.etag) for key, stat in backend.scan(folder))
+
+        tuning = self._options(prefix).tuning
+        cache = BlockCache.at(tuning.cache_folder, tuning.cache_bytes) if tuning.cache_bytes else None
+        if cache is None:
+            return self._ask(prefix, ask)
+        name = f"list {prefix.partition('?')[0]}"
+        answer = cache.remember(
+            name, lambda: json.dumps(self._ask(prefix, ask)).encode(), fresh_seconds=LISTING_FRESH_SECONDS
+        )
+        return [(key, size_bytes, etag) for key, size_bytes, etag in json.loads(answer)]
 
     def children(self, prefix: str) -> tuple[str, ...]:
         """Names in a folder, those of folders with a slash at the end."""
@@ -146,7 +202,9 @@ class RemoteStore:
 
     def _get(self, url: str, start: int, stop: int | None, etag: str | None) -> bytes:
         def ask(backend: Backend, key: str) -> Got:
+            COUNTS.add("requests", 1)
             got = backend.get(key, start, stop)
+            COUNTS.add("fetched_bytes", len(got.data))
             size = got.stat.size_bytes if got.stat else None
             end = size if stop is None or (size is not None and size < stop) else stop
             if end is not None and len(got.data) != max(0, end - start):
@@ -234,6 +292,7 @@ class RemoteStore:
     def _forget_tag(self, url: str) -> None:
         with self._lock:
             self._tags.pop(url, None)
+            self._stats.pop(url, None)
 
     def _forget(self) -> None:
         """What belongs to one process alone."""
@@ -243,6 +302,7 @@ class RemoteStore:
         self._settings: dict[Any, Options] = {}
         self._pool = None
         self._tags: OrderedDict[str, str] = OrderedDict()
+        self._stats: OrderedDict[str, Stat] = OrderedDict()
 
 
 class _NamedWriter:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from omniloom.errors import OmniloomError, StorageError, StoreAwayError
+from omniloom.storage.counts import COUNTS
 from omniloom.storage.messages import missing
 from omniloom.storage.urls import redacted
 
@@ -133,6 +134,7 @@ def retrying(call: Callable[[], Answer], *, where: str, retry_seconds: float, re
             if not told and time.monotonic() - started > TOLD_AFTER_SECONDS:
                 told = True
                 logger.warning("%s: %s; tried again for up to %.0f s", where, fault.name, retry_seconds)
+        COUNTS.add(f"retries_{fault.name}", 1)
         if fault.refresh:
             refresh()
         time.sleep(wait)

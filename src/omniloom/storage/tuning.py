@@ -37,6 +37,8 @@ class Tuning:
         gap_bytes: bytes between two wanted ranges that are fetched along rather than asked around.
         part_bytes: a longer range is fetched as several, in parallel; parts of uploads have this size, too.
         whole_bytes: of servers that give no ranges, objects of up to so many bytes are fetched whole.
+        cache_bytes: blocks of objects are kept on this machine's disk up to so many bytes; 0: none are.
+        cache_folder: where; empty: ``blocks`` below ``OMNILOOM_CACHE`` or the user's cache.
     """
 
     allow_http: bool = False
@@ -47,6 +49,8 @@ class Tuning:
     gap_bytes: int = 256 << 10
     part_bytes: int = 8 << 20
     whole_bytes: int = 256 << 20
+    cache_bytes: int = 0
+    cache_folder: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +116,7 @@ def _switch(value: Any) -> bool:
     return text in ("true", "1", "yes")
 
 
-_KINDS: dict[str, Callable[[Any], Any]] = {"bool": _switch, "float": float, "int": int}
+_KINDS: dict[str, Callable[[Any], Any]] = {"bool": _switch, "float": float, "int": int, "str": str}
 _TUNING = {one.name: _KINDS[str(one.type)] for one in dataclasses.fields(Tuning)}
 
 

@@ -24,8 +24,9 @@ class LeafTally:
         read_bytes: bytes of their parts.
         yielded: samples that went on to the caller.
         skipped: samples left out, by reason.
-        store: what reading ahead from a store came to: ``rows_ahead`` and ``rows_singly``, ``requests`` and
-            ``requested_bytes``, and ``spool_peak_bytes``, the most that a process held.
+        store: what reading from a store came to: ``rows_ahead`` and ``rows_singly``, ``long_ranges`` and
+            ``long_range_bytes`` that were fetched ahead, ``spool_peak_bytes``, the most that a process held, and
+            what its stores did (see `omniloom.storage.counts`) while the data set was at work.
     """
 
     read: int = 0

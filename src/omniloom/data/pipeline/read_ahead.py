@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, SampleKey
+from omniloom.storage.counts import COUNTS
 from omniloom.storage.spool import CONNECTIONS, SPOOL
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ LONG_RANGE_BYTES = 8 << 20
 
 MOST_ROWS = 4096
 """Rows that a lane looks ahead at most."""
+
+MOST_ROWS_NEAR = 1024
+"""Rows that are fetched ahead at most."""
 
 FEWEST_ROWS_NEAR = 16
 """Rows that are always fetched ahead, however small the budget."""
@@ -166,6 +170,8 @@ class ReadAhead:
         self._ask_for_all(row)
         self._fetch_near()
         self._count(key.dataset, "rows_ahead" if row.places else "rows_singly", 1)
+        for name, count in COUNTS.take().items():  # counted with the data set that is at work just now
+            self._count(key.dataset, name, count)
 
     def _row_of(self, key: SampleKey) -> _Ahead | None:
         """The row of a key that is due; what was expected before it is given up."""
@@ -245,11 +251,12 @@ class ReadAhead:
     def _fetch_near(self) -> None:
         near_bytes = self._budget.lane_bytes * NEAR_SHARE
         begin = self._horizon[0].at_bytes if self._horizon else self._end_bytes
-        rows_near = FEWEST_ROWS_NEAR - (len(self._horizon) - len(self._not_near))
-        while self._not_near and (self._not_near[0].at_bytes - begin <= near_bytes or rows_near > 0):
-            row = self._not_near.popleft()
-            rows_near -= 1
-            self._ask_for_all(row)
+        rows_near = len(self._horizon) - len(self._not_near)
+        while self._not_near and rows_near < MOST_ROWS_NEAR:
+            if rows_near >= FEWEST_ROWS_NEAR and self._not_near[0].at_bytes - begin > near_bytes:
+                return
+            rows_near += 1
+            self._ask_for_all(self._not_near.popleft())
 
     def _ask_for_all(self, row: _Ahead) -> None:
         for place in row.places:
@@ -280,8 +287,8 @@ class ReadAhead:
         for member in members:
             member[3].waiting.discard(Place(place.url, member[0], member[1]))
         SPOOL.fetch(place.url, start, stop, [(member[0], member[1]) for member in members])
-        self._count(row.key.dataset, "requests", 1)
-        self._count(row.key.dataset, "requested_bytes", stop - start)
+        self._count(row.key.dataset, "long_ranges", 1)
+        self._count(row.key.dataset, "long_range_bytes", stop - start)
         self._peak(row.key.dataset)
 
     def _finish_last(self) -> None:
