@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from omniloom.data.loader.dataset import Dataset
 from omniloom.data.media import decoder as decoders
 from omniloom.data.task import AugmentTaskEncoder as OmniloomAugmentTaskEncoder
 from omniloom.data.task import DefaultTaskEncoder as OmniloomDefaultTaskEncoder
 from omniloom.data.task import TaskEncoder as OmniloomTaskEncoder
+from omniloom.energon.adapters import building
 
 T_sample = TypeVar("T_sample")
 T_encoded_sample = TypeVar("T_encoded_sample")
@@ -24,9 +27,123 @@ class SampleDecoder(decoders.SampleDecoder):
 
 
 class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
-    """`omniloom.TaskEncoder`, with Energon's decoder."""
+    """`omniloom.TaskEncoder`, with Energon's decoder, and its methods that put data sets together."""
 
     decoder: decoders.SampleDecoder | None = SampleDecoder()
+
+    def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:
+        """Encoded samples, of a data set or of a stage of the pipeline."""
+        if isinstance(dataset, Dataset):
+            return building.encoded(self, dataset)
+        return super().build_encode_sample(dataset, worker_config=worker_config)
+
+    def build_batch(
+        self,
+        dataset: Any,
+        *,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        group_buffer_size: int | None = None,
+        worker_config: Any = None,
+    ) -> Any:
+        """Packs, groups or batches, of a data set or of a stage of the pipeline; see `omniloom.TaskEncoder`."""
+        batching = {
+            "batch_size": batch_size,
+            "batch_drop_last": batch_drop_last,
+            "packing_buffer_size": packing_buffer_size,
+        }
+        if isinstance(dataset, Dataset):
+            return building.batched(self, dataset, **batching)  # type: ignore[arg-type]
+        return super().build_batch(
+            dataset,
+            group_buffer_size=group_buffer_size,
+            worker_config=worker_config,
+            **batching,  # type: ignore[arg-type]
+        )
+
+    def build_train_datasets(
+        self,
+        *,
+        datasets: Sequence[Any],
+        worker_config: Any,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        virtual_epoch_length: int = 0,
+        shuffle_buffer_size: int | None = None,
+        blend_mode: Any = "none",
+        repeat: bool = True,
+    ) -> Dataset:
+        """One data set for training of the data sets of a mix. Override it to blend them in another way.
+
+        Args:
+            datasets: the data sets: each has ``dataset``, whose ``build`` gives its samples, ``weight`` and
+                ``repetitions``, and unpacks to its data set and weight.
+            worker_config: rank, world and workers.
+            batch_size: as for `get_train_dataset`, and so the others.
+            batch_drop_last: likewise.
+            packing_buffer_size: that of a worker.
+            virtual_epoch_length: likewise.
+            shuffle_buffer_size: likewise.
+            blend_mode: whether weights or repetitions count.
+            repeat: go on for ever.
+        """
+        return building.training_of(
+            self,
+            datasets,
+            blend_mode=blend_mode,
+            shuffle_buffer_size=shuffle_buffer_size,
+            virtual_epoch_length=virtual_epoch_length,
+            repeat=repeat,
+            batch_size=batch_size,
+            batch_drop_last=batch_drop_last,
+            packing_buffer_size=packing_buffer_size,
+            worker_config=worker_config,
+        )
+
+    def build_val_datasets(
+        self,
+        *,
+        datasets: Sequence[Any],
+        worker_config: Any,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        limit: int | None = None,
+    ) -> Dataset:
+        """One data set for evaluation of the data sets of a mix. Arguments as for `build_train_datasets`."""
+        return building.evaluation_of(
+            self,
+            datasets,
+            limit=limit,
+            batch_size=batch_size,
+            batch_drop_last=batch_drop_last,
+            packing_buffer_size=packing_buffer_size,
+            worker_config=worker_config,
+        )
+
+    @classmethod
+    def builds(cls, name: str) -> bool:
+        """Whether a class has a ``build_`` method of its own."""
+        return getattr(cls, name) is not getattr(TaskEncoder, name)
+
+
+class OnlyCooks(TaskEncoder[Any, Any, Any, Any]):
+    """The cookers of another task encoder, and nothing else of it: what a factory builds is cooked, not encoded.
+
+    Args:
+        encoder: the other one; ``None``: there are no cookers.
+    """
+
+    def __init__(self, encoder: Any = None) -> None:
+        self._encoder = encoder
+        self.cookers = getattr(encoder, "cookers", ())
+        self.decoder = getattr(encoder, "decoder", None) if self.cookers else None
+
+    def cook_crude_sample(self, sample: Any, *arguments: Any, **keywords: Any) -> Any:
+        """What the other one's cook makes of a crude sample."""
+        return self._encoder.cook_crude_sample(sample, *arguments, **keywords)
 
 
 class DefaultTaskEncoder(TaskEncoder[Any, Any, Any, Any], OmniloomDefaultTaskEncoder):

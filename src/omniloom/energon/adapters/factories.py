@@ -31,7 +31,7 @@ from omniloom.data.source import LeafOpener
 from omniloom.data.source_tools import prepare_source
 from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.dataset_types import iter_dataset_content
-from omniloom.energon.adapters.encoders import SampleDecoder, TaskEncoder
+from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
@@ -69,6 +69,7 @@ class BaseCoreDatasetFactory:
         decoder: decodes the parts; ``None`` leaves them bytes.
         description: what a ``dataset.yaml`` would say; ``None``: that of the data set holds.
         aux: stores that its cooker is handed, by name.
+        encoder: task encoder whose cookers make its samples; ``None``: crude samples stay so.
     """
 
     path: Paths
@@ -85,6 +86,7 @@ class BaseCoreDatasetFactory:
     decoder: Any = field(default_factory=SampleDecoder)
     description: Mapping[str, Any] | None = None
     aux: Mapping[str, FileStore[Any]] = field(default_factory=dict)
+    encoder: Any = None
 
     def __post_init__(self) -> None:
         leaf = self.leaf()  # a data set that is not there is told of now, and its own subflavors are known
@@ -136,9 +138,7 @@ class BaseCoreDatasetFactory:
             plan = Plan((whole,), shuffle=shuffle, seed=self.worker_config.seed_offset)
         else:
             plan = InOrder((PlanLeaf(leaf.name, len(leaf.rows)),), 1)
-        encoder: TaskEncoder[Any, Any, Any, Any] = TaskEncoder()
-        encoder.decoder = None  # what the leaf decodes is made of tensors at once: functions may follow
-        recipe = Recipe(encoder, self.worker_config, None, False, None)
+        recipe = Recipe(OnlyCooks(self.encoder), self.worker_config, None, False, None)
         return SavableDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
 
     def as_file_store(self) -> FileStore[Any]:

@@ -12,11 +12,12 @@ from typing import Any
 from omniloom.data import open as engine
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.values import Source
-from omniloom.data.task import TaskEncoder
+from omniloom.energon.adapters.building import called
 from omniloom.energon.adapters.dataset import SavableDataset
-from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder
+from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.mix_rules import check_mix
+from omniloom.energon.adapters.mixes import load_dataset
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
@@ -64,9 +65,11 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
     encoder = _encoder(task_encoder, settings)
     config = settings.get("worker_config") or WorkerConfig()
     settings["worker_config"] = config
+    check_mix(path, split_part=settings.get("split_part", "train"), training=True)
+    if _builds(encoder, "build_train_datasets"):
+        return _built(encoder, path, "build_train_datasets", training=True, **settings)
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
-    check_mix(path, split_part=settings.get("split_part", "train"), training=True)
     return SavableDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
@@ -76,6 +79,8 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
     _without_shuffling(settings)
     settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     check_mix(path, split_part=settings.get("split_part", "val"), training=False)
+    if _builds(encoder, "build_val_datasets"):
+        return _built(encoder, path, "build_val_datasets", training=False, **settings)
     return SavableDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
@@ -91,7 +96,42 @@ def get_val_datasets(
     return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in found]
 
 
-def _encoder(task_encoder: TaskEncoder[Any, Any, Any, Any] | None, settings: dict[str, Any]) -> Any:
+def _builds(encoder: Any, name: str) -> bool:
+    """Whether a task encoder puts data sets together in a way of its own."""
+    return isinstance(encoder, TaskEncoder) and encoder.builds(name)
+
+
+def _built(
+    encoder: Any, path: Source, method: str, *, training: bool, worker_config: Any, **settings: Any
+) -> SavableDataset:
+    """What a task encoder's own method makes of the data sets of a mix."""
+    part = settings.pop("split_part", "train" if training else "val")
+    opening = {
+        name: settings.pop(name)
+        for name in ("subflavors", "subset", "max_samples_per_sequence", "parallel_shard_iters")
+        if name in settings
+    }
+    multiplier = settings.pop("shuffle_over_epochs_multiplier", 1)
+    found = load_dataset(path).get_datasets(
+        training=training,
+        split_part=part,
+        worker_config=worker_config,
+        shuffle_over_epochs_multiplier=multiplier,
+        decoder=encoder.decoder,
+        encoder=encoder,
+        **opening,
+    )
+    made: SavableDataset = called(
+        getattr(encoder, method),
+        datasets=found.datasets,
+        worker_config=worker_config,
+        **({"blend_mode": found.blend_mode} if training else {}),
+        **{"batch_size": 1, **settings},
+    )
+    return made
+
+
+def _encoder(task_encoder: Any, settings: dict[str, Any]) -> Any:
     """The task encoder, with the decoder that old arguments ask for; takes them out of the settings."""
     encoder = task_encoder or DefaultTaskEncoder()
     for name, instead in _IGNORED.items():

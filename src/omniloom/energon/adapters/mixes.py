@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
@@ -47,12 +47,17 @@ class LoadedDataset:
         weight: its share, where shares count.
         repetitions: how often it comes in an epoch, where that counts.
         aux: its stores by name.
+
+    It unpacks to the data set and its weight, as documentation of older versions has it.
     """
 
     dataset: BaseCoreDatasetFactory
     weight: float | None = None
     repetitions: float | None = None
     aux: Mapping[str, Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.dataset, 1.0 if self.weight is None else self.weight))
 
 
 @dataclass(frozen=True, kw_only=True)

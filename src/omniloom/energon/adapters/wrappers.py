@@ -81,7 +81,7 @@ class BatchDataset:
         plan = source.plan
         if isinstance(plan, InOrder) and not isinstance(source.pipeline, IterMap):
             plan = replace(plan, unit_rows=plan.unit_rows * batch_size)
-        return _with_plan(replace(source, pipeline=pipeline, batch_size=batch_size, user_code=True), plan)
+        return with_plan(replace(source, pipeline=pipeline, batch_size=batch_size, user_code=True), plan)
 
 
 class GroupBatchDataset:
@@ -127,7 +127,7 @@ class PackingDataset:
         if isinstance(plan, InOrder):
             window, plan = buffer_size, replace(plan, unit_rows=buffer_size)
         pipeline = Pack(source, window_samples=window, select=pre_packer, pack=final_packer, postencode=sample_encoder)
-        return _with_plan(replace(ready, pipeline=pipeline, user_code=True), plan)
+        return with_plan(replace(ready, pipeline=pipeline, user_code=True), plan)
 
 
 class BlendDataset:
@@ -168,20 +168,20 @@ class RepeatDataset:
         plan = dataset.plan
         if isinstance(plan, InOrder):
             if repeats is None or repeats == int(repeats):
-                return _with_plan(dataset, replace(plan, passes=None if repeats is None else int(repeats)))
+                return with_plan(dataset, replace(plan, passes=None if repeats is None else int(repeats)))
             whole = replace(plan, passes=None, units=round(plan.pass_units * repeats))
-            return _with_plan(dataset, whole)
+            return with_plan(dataset, whole)
         if plan.endless:
             return dataset
         if repeats is None:
-            return _with_plan(dataset, replace(plan, repeat=True))
+            return with_plan(dataset, replace(plan, repeat=True))
         times = Fraction(str(repeats))
         passes = [times * (1 if leaf.passes is None else leaf.passes) for leaf in plan.leaves]
         more = tuple(
             replace(leaf, passes=int(one) if one.denominator == 1 else one)
             for leaf, one in zip(plan.leaves, passes, strict=True)
         )
-        return _with_plan(dataset, replace(plan, leaves=more))
+        return with_plan(dataset, replace(plan, leaves=more))
 
 
 class LimitDataset:
@@ -210,7 +210,7 @@ class ShuffleBufferDataset:
             leaves = tuple(replace(leaf, passes=plan.passes) for leaf in plan.leaves)
             plan = Plan(leaves, seed=dataset.worker_config.seed_offset)
         block_rows = max(plan.shuffle.block_rows, 2 * size if plan.shuffle.runs else size)
-        return _with_plan(dataset, replace(plan, shuffle=_mixed(plan.shuffle, block_rows)))
+        return with_plan(dataset, replace(plan, shuffle=_mixed(plan.shuffle, block_rows)))
 
 
 class Transparent:
@@ -238,7 +238,7 @@ class IterMapDataset:
             rows, lanes = sum(leaf.rows for leaf in plan.leaves), source.worker_config.run_lanes
             plan = replace(plan, unit_rows=max(1, -(-rows // lanes)))
         pipeline = IterMap(source.pipeline, iter_map_fn)
-        return _with_plan(replace(source, pipeline=pipeline, user_code=True), plan)
+        return with_plan(replace(source, pipeline=pipeline, user_code=True), plan)
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _mixed(shuffle: Shuffle, block_rows: int) -> Shuffle:
     return replace(shuffle, block_rows=block_rows)
 
 
-def _with_plan(dataset: Dataset, plan: Plan | InOrder) -> Dataset:
+def with_plan(dataset: Dataset, plan: Plan | InOrder) -> Dataset:
     """The data set over another plan."""
     return replace(dataset, plan=plan, pipeline=_over(dataset.pipeline, plan))
 
@@ -265,12 +265,14 @@ def _over(stage: Any, plan: Plan | InOrder) -> Any:
     return replace(stage, source=plan if isinstance(stage, Make) else _over(stage.source, plan))
 
 
-def _with_tensors(dataset: Dataset) -> Dataset:
-    """A data set that gives tensors within its pipeline, where they were to be made of arrays at its end."""
+def _with_tensors(dataset: Any) -> Any:
+    """A data set, or what a factory builds, that gives tensors within its pipeline and not only at its end."""
+    if not isinstance(dataset, Dataset):
+        return _with_tensors(dataset.build())
     finish = dataset.finish
     if finish is None:
         return dataset
-    return MapDataset(replace(dataset, finish=None), finish)  # type: ignore[no-any-return]
+    return MapDataset(replace(dataset, finish=None), finish)
 
 
 def _as_samples(dataset: Dataset) -> Dataset:

@@ -1,0 +1,126 @@
+"""How a task encoder puts data sets together: what ``build_train_datasets`` and its kin do where nobody overrides them.
+
+The getters call these methods only where one is overridden; else the engine builds the same at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from omniloom.data import stages
+from omniloom.data.loader.dataset import Dataset
+from omniloom.data.plan.in_order import InOrder
+from omniloom.data.recipe import evaluation_unit, lane_share
+from omniloom.energon.adapters.wrappers import (
+    BlendDataset,
+    ConcatDataset,
+    EpochizeDataset,
+    LimitDataset,
+    RepeatDataset,
+    ShuffleBufferDataset,
+    with_plan,
+)
+
+
+def encoded(encoder: Any, dataset: Dataset) -> Dataset:
+    """The data set of what ``encode_sample`` or ``preencode_sample`` makes of its samples."""
+    return replace(dataset, pipeline=stages.encoded(encoder, dataset.pipeline), user_code=True)  # type: ignore[arg-type]
+
+
+def batched(
+    encoder: Any,
+    dataset: Dataset,
+    *,
+    batch_size: int | None,
+    batch_drop_last: bool,
+    packing_buffer_size: int | None,
+) -> Dataset:
+    """The data set of packs, groups or batches of its encoded samples.
+
+    Args:
+        encoder: says what they are.
+        dataset: the encoded samples.
+        batch_size: values in a batch; ``None``: they come one by one.
+        batch_drop_last: leave out a batch that is not full.
+        packing_buffer_size: samples of a lane among which packs are chosen.
+    """
+    waiting = lane_share(encoder.group_buffer_size, dataset.worker_config)
+    source = stages.packed(encoder, dataset.pipeline, window_samples=packing_buffer_size)
+    pipeline = stages.batched(encoder, source, batch_size=batch_size, drop_last=batch_drop_last, most_waiting=waiting)
+    plan = dataset.plan
+    if isinstance(plan, InOrder):
+        unit = evaluation_unit(encoder, batch_size=batch_size, packing_buffer_size=packing_buffer_size)
+        plan = replace(plan, unit_rows=unit)
+    return with_plan(replace(dataset, pipeline=pipeline, batch_size=batch_size, user_code=True), plan)
+
+
+def training_of(
+    encoder: Any,
+    datasets: Sequence[Any],
+    *,
+    blend_mode: Any,
+    shuffle_buffer_size: int | None,
+    virtual_epoch_length: int,
+    repeat: bool,
+    **batching: Any,
+) -> Dataset:
+    """One data set for training of several: blended, shuffled, encoded, batched, cut into passes.
+
+    Args:
+        encoder: what a sample and a batch are.
+        datasets: the data sets with their weights or repetitions.
+        blend_mode: whether weights or repetitions count.
+        shuffle_buffer_size: rows of a lane that are shuffled among themselves at least.
+        virtual_epoch_length: batches of each rank in a pass; 0: no end.
+        repeat: go on for ever.
+        batching: as for ``build_batch``.
+    """
+    counts = getattr(blend_mode, "value", blend_mode) != "dataset_weight"
+    built = [_repeated(one, repetitions=counts) for one in datasets]
+    if len(built) == 1:
+        dataset = built[0]
+    else:
+        weights = [
+            float(one.plan.epoch_rows) if counts else loaded.weight for one, loaded in zip(built, datasets, strict=True)
+        ]
+        dataset = BlendDataset(*zip(built, weights, strict=True))
+    if repeat:
+        dataset = RepeatDataset(dataset)
+    if shuffle_buffer_size is not None and shuffle_buffer_size > 1:
+        dataset = ShuffleBufferDataset(dataset, shuffle_buffer_size)
+    dataset = encoder.build_batch(encoder.build_encode_sample(dataset, worker_config=dataset.worker_config), **batching)
+    whole: Dataset = EpochizeDataset(dataset, virtual_epoch_length) if virtual_epoch_length else dataset
+    return whole
+
+
+def evaluation_of(encoder: Any, datasets: Sequence[Any], *, limit: int | None, **batching: Any) -> Dataset:
+    """One data set for evaluation of several, one after the other; ``limit``: batches of each rank at most."""
+    dataset = ConcatDataset(*(loaded.dataset.build() for loaded in datasets))
+    encode = encoder.build_encode_sample(dataset, worker_config=dataset.worker_config)
+    made: Dataset = encoder.build_batch(encode, **batching)
+    limited: Dataset = LimitDataset(made, limit) if limit else made
+    return limited
+
+
+def called(method: Any, **settings: Any) -> Any:
+    """The result of a user's method, without the settings that its version of the signature does not have."""
+    parameters = inspect.signature(method).parameters.values()
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        names = {one.name for one in parameters}
+        settings = {name: value for name, value in settings.items() if name in names}
+    return method(**settings)
+
+
+def _repeated(loaded: Any, *, repetitions: bool) -> Dataset:
+    dataset: Dataset = loaded.dataset.build()
+    times = loaded.repetitions if repetitions else None
+    if times is None or times == 1:
+        return dataset
+    passes = Fraction(times).limit_denominator(1_000_000)
+    whole = int(passes) if passes.denominator == 1 else passes
+    plan: Any = dataset.plan
+    return with_plan(dataset, replace(plan, leaves=tuple(replace(leaf, passes=whole) for leaf in plan.leaves)))
