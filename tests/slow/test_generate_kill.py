@@ -41,7 +41,7 @@ def in_pieces(self, mode="r", **more):
 answering.answer_prompts, Path.open = slowly, in_pieces
 sys.exit(run(sys.argv[1:]))
 """
-KILLS = 8
+KILLS = 20
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -138,9 +139,16 @@ def test_megatrons_flags(work: Path, command: list[str], capsys: pytest.CaptureF
     rows = json.loads((work / "test.json").read_text())
     rows[0]["image"] = "clip.mp4"
     (work / "video.json").write_text(json.dumps(rows))
+    # A prefix is Megatron's, and a second process does not write while one does.
     words = [*command, "--gt-path", str(work / "video.json"), "--num-frames", "8", "--output-path", str(work / "v")]
-    assert run(words) == 2
-    assert "--num-frames 8: clip.mp4 is a video" in capsys.readouterr().err
+    assert run(words) == 1
+    assert "clip.mp4: there is no such image" in capsys.readouterr().err
+    written = work / "v-ai2d-dprank=0-partition=0.jsonl"
+    assert list(answers_of(written)) == [str(number) for number in range(1, ITEMS)]
+    with (work / f"{written.name}.model.json").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert run(words) == 1
+    assert "another process is writing to it" in capsys.readouterr().err
 
 
 def test_an_answer_is_printed_as_it_comes(

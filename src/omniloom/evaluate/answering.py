@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omniloom.errors import ConfigError, SampleError
+from omniloom.errors import ConfigError, OmniloomError, SampleError
+from omniloom.evaluate.answer_log import AnswerLog, append, piece_of, rows_there
+from omniloom.evaluate.pictures import Pictures
+from omniloom.evaluate.ranks import Share
 from omniloom.evaluate.task import Item, Task
 from omniloom.generate.batches import batches_by_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter, answer_prompts
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
-from omniloom.storage.files import replace_file
 
-_SUFFIXES = ("", ".jpg", ".png", ".jpeg", ".webp")
 Progress = Callable[[int, int, float], None]
 """Called with items answered, items in all, and seconds since the start."""
 
@@ -33,6 +33,7 @@ class AnsweringConfig:
         partition: which of ``partitions`` equal parts of the items, from 0.
         partitions: parts that the items are cut into.
         system: what the system says.
+        num_frames: of each video; ``None``: no videos are expected.
     """
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -41,6 +42,7 @@ class AnsweringConfig:
     partition: int = 0
     partitions: int = 1
     system: str | None = None
+    num_frames: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.partition < self.partitions or min(self.batch_tokens, self.batch_size) < 1:
@@ -77,9 +79,12 @@ def answer_items(
     output: Path,
     model_name: str,
     config: AnsweringConfig,
+    share: Share | None = None,
     progress: Progress | None = None,
 ) -> Answered:
     """Answer the items of a partition that have no answer yet, and write each answer as a JSON line.
+
+    All ranks of a job call it, and come back together.
 
     Args:
         model: in evaluation mode.
@@ -90,92 +95,95 @@ def answer_items(
         output: a ``.jsonl`` file; beside it, ``<output>.model.json`` says whose answers these are.
         model_name: what identifies the model and its weights.
         config: how.
-        progress: called after each batch.
+        share: what this rank does of it; ``None``: all.
+        progress: called after each batch, on the first rank.
 
     Raises:
         ConfigError: the file has answers of another model, task or prompt.
     """
+    share = share or Share()
     mine = list(items[config.partition :: config.partitions])
     sampling = config.sampling
     chosen_by = asdict(sampling) | {"stop": list(sampling.stop)}  # as JSON has it
-    _claim(output, model=model_name, task=task.name, system=config.system, **chosen_by)
-    there = _answers_there(output)
-    missing = [item for item in mine if item.id not in there]
-    asking = _Asking(prompter, task, images, config)
+    seen = {} if config.num_frames is None else {"num_frames": config.num_frames}
+    log = AnswerLog(output, {"model": model_name, "task": task.name, "system": config.system, **chosen_by, **seen})
+    _all_or_none(share, log.__enter__)
+    try:
+        there = rows_there(output)
+        missing = share.from_first([item.id for item in mine if item.id not in there])
+        asked = set(missing[share.number :: share.shares])
+        asking = _Asking(prompter, task, Pictures(images, num_frames=config.num_frames), config)
+        own = [item for item in mine if item.id in asked]
+        made = _answer(model, own, asking, piece_of(output, share.number), share=share, progress=progress)
+        told = share.from_all((made, asking.failed))
+        if share.first:
+            log.fold([item.id for item in items])
+        share.from_first(None)
+    finally:
+        log.close()
+    failed = {name: reason for _, failures in told for name, reason in failures.items()}
+    return Answered(len(mine), sum(number for number, _ in told), len(mine) - len(missing), failed)
+
+
+def _all_or_none(share: Share, enter: Callable[[], object]) -> None:
+    """Let the first rank begin; where it cannot, no rank does."""
+    wrong: str | None = None
+    if share.first:
+        try:
+            enter()
+        except OmniloomError as error:
+            wrong = str(error)
+    wrong = share.from_first(wrong)
+    if wrong is not None:
+        raise ConfigError(wrong)
+
+
+def _answer(
+    model: Llava,
+    items: Sequence[Item],
+    asking: _Asking,
+    output: Path,
+    *,
+    share: Share,
+    progress: Progress | None,
+) -> int:
+    """Answer items, and write what this rank has to write."""
+    config = asking.config
     started = time.perf_counter()
     made = 0
-    with output.open("a", encoding="utf-8") as file:
-        for batch in _batches(asking.prompts(missing), config):
-            keys = [item.id for item, _ in batch]
-            answers = answer_prompts(model, prompter, [asked for _, asked in batch], sampling=sampling, keys=keys)
-            file.write("".join(_line(*asked, answer) for asked, answer in zip(batch, answers, strict=True)))
-            file.flush()
-            made += len(batch)
-            if progress is not None:
-                progress(made + len(asking.failed), len(missing), time.perf_counter() - started)
-    return Answered(len(mine), made, len(mine) - len(missing), asking.failed)
+    for batch in _batches(asking.prompts(items), config):
+        keys = [item.id for item, _ in batch]
+        prompts = [asked for _, asked in batch]
+        answers = answer_prompts(model, asking.prompter, prompts, sampling=config.sampling, keys=keys)
+        if share.writes:
+            append(output, [asking.row(*asked, answer) for asked, answer in zip(batch, answers, strict=True)])
+        made += len(batch)
+        if progress is not None and share.first:
+            progress(made + len(asking.failed), len(items), time.perf_counter() - started)
+    return made
 
 
 class _Asking:
     """Makes prompts of items, and remembers of which none could be made."""
 
-    def __init__(self, prompter: Prompter, task: Task, images: Path, config: AnsweringConfig) -> None:
-        self._prompter, self._task, self._images, self._config = prompter, task, images, config
+    def __init__(self, prompter: Prompter, task: Task, pictures: Pictures, config: AnsweringConfig) -> None:
+        self.prompter, self._task, self._pictures = prompter, task, pictures
+        self.config = config
         self.failed: dict[str, str] = {}
 
     def prompts(self, items: Iterable[Item]) -> Iterator[tuple[Item, Prompt]]:
         for item in items:
             try:
-                images = [_image(self._images, name) for name in item.images]
-                made = self._prompter.prompt(self._task.prompt(item), images, system=self._config.system)
+                made = self.prompter.prompt(self._task.prompt(item), self._pictures.of(item), system=self.config.system)
             except SampleError as error:
                 self.failed[item.id] = str(error)
             else:
                 yield item, made
 
-
-def _line(item: Item, prompt: Prompt, answer: Answer) -> str:
-    row = {"sample_id": item.id, "prompt": prompt.text, "answer": answer.text, "gt_answer": list(item.answers)}
-    return json.dumps(row | {"ended": answer.ended}, ensure_ascii=False) + "\n"
-
-
-def _image(folder: Path, name: str) -> bytes:
-    """The bytes of an image, by its name or the name with a usual suffix; no name leads out of the folder."""
-    root = folder.resolve()
-    for suffix in _SUFFIXES:
-        path = (folder / f"{name}{suffix}").resolve()
-        if path.is_relative_to(root) and path.is_file():
-            return path.read_bytes()
-    raise SampleError(
-        f"{folder / name}: there is no such image (looked for {', '.join(_SUFFIXES[1:])} too)", reason="no-image"
-    )
-
-
-def _claim(output: Path, **identity: Any) -> None:
-    """See that the answers in a file are of this run, or that there are none."""
-    side = output.with_name(f"{output.name}.model.json")
-    if not output.exists() or not output.stat().st_size:
-        replace_file(side, json.dumps(identity, indent=1))
-        return
-    if not side.is_file():
-        raise ConfigError(f"{output}: holds answers, and no {side.name} says whose. Write to another file.")
-    there = json.loads(side.read_text())
-    differing = [
-        f"{key} {there.get(key)!r}, now {value!r}" for key, value in identity.items() if there.get(key) != value
-    ]
-    if differing:
-        raise ConfigError(f"{output}: holds answers of another run: {'; '.join(differing)}. Write to another file.")
-
-
-def _answers_there(output: Path) -> set[str]:
-    """Ids that are answered. A line that a kill cut off is taken away, so that the file goes on after whole ones."""
-    if not output.is_file():
-        return set()
-    data = output.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        replace_file(output, whole)
-    return {str(json.loads(line)["sample_id"]) for line in whole.decode().splitlines()}
+    def row(self, item: Item, prompt: Prompt, answer: Answer) -> dict[str, Any]:
+        """What is written of an answer: the one form of all tasks, and what Megatron's example calls it in this one."""
+        row = {"sample_id": item.id, "prompt": prompt.text, "answer": answer.text, "gt_answer": list(item.answers)}
+        return row | {"ended": answer.ended} | dict(self._task.fields(item, answer.text))
 
 
 def _batches(asked: Iterable[tuple[Item, Prompt]], config: AnsweringConfig) -> Iterator[list[tuple[Item, Prompt]]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError
+from omniloom.evaluate.tables import parquet_files, parquet_rows
 
 Row = Mapping[str, Any]
 
@@ -17,15 +19,18 @@ _WRAPPERS = ("data", "questions", "annotations", "samples", "items")
 def read_rows(path: Path) -> list[Row]:
     """The objects of a ``.json`` (a list, or one under ``data``, ``questions``, ...), ``.jsonl`` or ``.parquet`` file.
 
-    A JSON object of objects gives those, each with its key as ``id`` unless it has one.
+    A JSON object of objects gives those, each with its key as ``id`` unless it has one. A folder, or a prefix of
+    names, gives the rows of all its Parquet tables of one split.
 
     Raises:
         ConfigError: the file is missing or holds something else; it names the file and line.
     """
+    tables = parquet_files(path)
+    if tables:
+        return [row for table in tables for row in parquet_rows(table)]
     if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file.")
-    if path.suffix == ".parquet":
-        return _parquet_rows(path)
+        lacking = "no *.parquet in this folder" if path.is_dir() else "there is no such file"
+        raise ConfigError(f"{path}: {lacking}.")
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".jsonl":
         return [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
@@ -69,10 +74,22 @@ def texts(value: Any) -> tuple[str, ...]:
 def letters(options: Any) -> dict[str, str]:
     """Options by letter, from a list, a mapping, or a list written as text."""
     if isinstance(options, str):
-        options = json.loads(options)
+        options = _list_in(options)
     if isinstance(options, Mapping):
         return {str(letter): str(text) for letter, text in options.items()}
     return {chr(ord("A") + index): str(text) for index, text in enumerate(options or ())}
+
+
+def _list_in(text: str) -> Any:
+    """A list that is written as text, as JSON or as Python has it; nothing is run."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ConfigError(f"options {text!r:.200}: a list expected, as JSON or Python write it.") from None
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -91,12 +108,3 @@ def _object(row: Any, path: Path, number: int) -> Row:
     if not isinstance(row, Mapping):
         raise ConfigError(f"{path}: row {number} is {type(row).__name__}; an object expected.")
     return row
-
-
-def _parquet_rows(path: Path) -> list[Row]:
-    try:
-        from pyarrow import parquet  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise ConfigError(f"{path}: reading Parquet needs pyarrow. Install omniloom[parquet].") from None
-    rows: list[Row] = parquet.read_table(path).to_pylist()
-    return rows

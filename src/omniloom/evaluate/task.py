@@ -7,7 +7,31 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from omniloom.errors import ConfigError
+
+
+class Cell(NamedTuple):
+    """An image in a Parquet table.
+
+    Attributes:
+        path: of the table.
+        row: from 0.
+        column: of images.
+    """
+
+    path: Path
+    row: int
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}#{self.row}/{self.column}"
+
+
+def image_name(value: Any) -> str | Cell:
+    """What names an image in a row: a text, or a cell of the row's table."""
+    return value if isinstance(value, Cell) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +42,8 @@ class Item:
         id: unique in the benchmark.
         question: as the benchmark's file has it; empty where there is none, as in captioning.
         answers: all that are right, or the references of a caption.
-        images: files, relative to the folder of images, in the order of the question's placeholders.
+        images: files or videos, relative to the folder of images, or cells of tables, in the order of the question's
+            placeholders.
         options: text of each option by its letter, where there are options.
         facts: what else a score or its breakdown asks for, under the names of the benchmark's file.
     """
@@ -26,7 +51,7 @@ class Item:
     id: str
     question: str = ""
     answers: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
+    images: tuple[str | Cell, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -50,6 +75,22 @@ Score = Callable[[Sequence[Item], Sequence[str], str], Scores]
 """Items, the text of each answer (empty where there is none), and the variant."""
 
 
+def no_fields(item: Item, answer: str) -> Mapping[str, Any]:
+    """Nothing else."""
+    del item, answer
+    return {}
+
+
+def kept_fields(*names: str) -> Callable[[Item, str], Mapping[str, Any]]:
+    """Facts of the item under their own names, where it has them."""
+
+    def fields(item: Item, answer: str) -> Mapping[str, Any]:
+        del answer
+        return {name: item.facts[name] for name in names if item.facts.get(name) is not None}
+
+    return fields
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One benchmark.
@@ -65,6 +106,9 @@ class Task:
         oracle: what the rule was checked against: an official program, a published file, or the text of a rule. An
             empty one is printed as *unverified*.
         columns: keys that may hold the answer in this task's files, besides the usual ones.
+        read_folder: items of a folder of images alone, where that makes sense.
+        fields: what else stands in a line of answers, of item and answer: the names of Megatron's example, where its
+            evaluators look for others than ``answer`` and ``gt_answer``.
     """
 
     name: str
@@ -76,6 +120,18 @@ class Task:
     oracle: str
     variants: tuple[str, ...] = ("published",)
     columns: tuple[str, ...] = ()
+    read_folder: Callable[[Path], list[Item]] | None = None
+    fields: Callable[[Item, str], Mapping[str, Any]] = no_fields
+
+    def read_images(self, folder: Path) -> list[Item]:
+        """An item for each image of a folder, for questions that hang on nothing but the image.
+
+        Raises:
+            ConfigError: the task asks about its images, or there are none.
+        """
+        if self.read_folder is None:
+            raise ConfigError(f"{self.name}: its questions are in the benchmark's file. Give it with --gt-path.")
+        return self.read_folder(folder)
 
 
 def question_only(item: Item) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +21,7 @@ from omniloom.model.cache import AttendNext, KeyValueCache
 from omniloom.model.decoder import Decoder
 from omniloom.model.documents import Documents
 from omniloom.model.llava import Images, Llava
+from omniloom.parallel.tensor import local
 
 Given = TypeVar("Given")
 OnWords = Callable[[int, Sequence[int]], None]
@@ -84,6 +85,7 @@ def generate(
         capacity_tokens=rows.capacity_tokens,
         dtype=weight.dtype,
         device=weight.device,
+        kv_heads=_own_heads(decoder),
     )
     chooser = Chooser(
         sampling,
@@ -173,6 +175,12 @@ def _one_each(name: str, given: Sequence[Given], prompts: Sequence[Sequence[int]
     if len(given) != len(prompts):
         raise InputError(f"{len(given)} {name} for {len(prompts)} prompts. Give one each.")
     return given
+
+
+def _own_heads(decoder: Decoder) -> int:
+    """Heads of keys and values that this rank computes."""
+    projection: Any = decoder.get_submodule("layers.0.attention.k_proj")
+    return local(projection.weight).shape[0] // decoder.config.head_dim
 
 
 def _decoder_of(model: Llava | Decoder, prompts: Sequence[Sequence[int]], images: Images) -> Decoder:

@@ -17,6 +17,7 @@ from omniloom.model.llava import Llava
 from omniloom.vlm.conversation import Turn, place_images
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.jinja_template import JinjaTemplate
+from omniloom.vlm.layouts import TilePlan
 from omniloom.vlm.template import ChatTemplate
 from omniloom.vlm.tokenizer import Tokenizer
 from omniloom.vlm.tokens import special_id, tokenize
@@ -69,7 +70,8 @@ class Prompter:
 
         Args:
             question: what the user says; images are put before it, with a line break.
-            images: as `omniloom.vlm.picture.open_picture` takes them.
+            images: as `omniloom.vlm.picture.open_picture` takes them; a list is the frames of a video, which stand at
+                one place.
             system: what the system says.
 
         Raises:
@@ -81,13 +83,16 @@ class Prompter:
             turns.insert(0, Turn("system", (system,)))
         pieces = self.template.render_prompt(place_images(tuple(turns), images=len(images)))
         made = tokenize(pieces, self.tokenizer, image_id=self.image_id, after_image=self.template.after_image)
-        plans = [self.images.plan(image) for image in images]
+        plans = [TilePlan((len(one), 1)) if isinstance(one, list) else self.images.plan(one) for one in images]
         ids: list[int] = []
         shown = iter(made.images)
         for number in made.ids:
             tiles = plans[next(shown)].tiles if number == self.image_id else 0
             ids += [self.image_id] * (tiles * self.images.tile_tokens) if tiles else [number]
-        pixels = [self.images.pixels(image, plan) for image, plan in zip(images, plans, strict=True)]
+        pixels = [
+            self.images.frames(one) if isinstance(one, list) else self.images.pixels(one, plan)
+            for one, plan in zip(images, plans, strict=True)
+        ]
         stacked = torch.from_numpy(np.concatenate(pixels)) if pixels else None
         return Prompt(ids, stacked, "".join(piece.text for piece in pieces))
 

@@ -19,7 +19,7 @@ EXIT_INCOMPLETE = 1
 
 _MODEL_HELP = "A folder of a run (its newest checkpoint counts), or of a model with config.json and weights."
 _TEMPLATE_HELP = "Chat template; by default the run's, or vicuna_v1."
-_VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm")
+_VIDEO_FRAMES = 8
 _SAMPLING: Sequence[Callable[[Any], Any]] = (
     click.option("--min-new-tokens", default=0, show_default=True, help="No end before so many words."),
     click.option(
@@ -45,15 +45,33 @@ def _sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
     epilog="\b\nExamples:\n"
     "  omniloom generate --model runs/sft --task textvqa --input-image-path images --gt-path val.json \\\n"
     "      --output-path a.jsonl\n"
+    "  torchrun --nproc-per-node 8 -m omniloom generate ... --tensor-parallel 2\n"
     "  omniloom evaluate textvqa --answers a.jsonl --ground-truth val.json"
 )
 @click.option("--model", "--model-path", "model_path", required=True, type=click.Path(path_type=Path), help=_MODEL_HELP)
 @click.option("--task", "task_name", required=True, help="A benchmark; `omniloom evaluate --list` names them.")
 @click.option(
-    "--input-image-path", "images", required=True, type=click.Path(path_type=Path, file_okay=False, exists=True)
+    "--input-image-path",
+    "images",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of images or videos; not for Parquet tables, which hold theirs.",
 )
-@click.option("--gt-path", "--ground-truth", "truth", required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--output-path", "--output", "output", required=True, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--gt-path",
+    "--groundtruth-path",
+    "--ground-truth",
+    "truth",
+    type=click.Path(path_type=Path),
+    help="The benchmark's file or folder; without one, for captions, every image in the folder.",
+)
+@click.option(
+    "--output-path",
+    "--output",
+    "output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A .jsonl file; or a prefix P, for P-TASK-dprank=0-partition=ID.jsonl.",
+)
 @click.option("--template", help=_TEMPLATE_HELP)
 @click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True)
 @_sampling_options
@@ -62,16 +80,27 @@ def _sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--num-partitions", default=1, show_default=True, help="Parts of the items; 0 is 1.")
 @click.option("--partition-id", default=0, show_default=True, help="Which of them to answer.")
 @click.option("--num-samples-per-partition", default=0, show_default=True, help="Parts of so many neighbours instead.")
-@click.option("--num-frames", type=int, help="Megatron's, for videos, which are refused; nothing to images.")
+@click.option("--num-frames", default=_VIDEO_FRAMES, show_default=True, help="Of a video.")
+@click.option("--system", help="What the system says.")
+@click.option(
+    "--tensor-parallel",
+    "--tensor-model-parallel-size",
+    "tensor",
+    default=1,
+    show_default=True,
+    help="Ranks of torchrun that share one model; the others answer other items.",
+)
 @click.option("--limit", type=int, help="Answer the first so many items only.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def command(
     model_path: Path,
     *,
     task_name: str,
-    images: Path,
-    truth: Path,
+    images: Path | None,
+    truth: Path | None,
     output: Path,
+    system: str | None,
+    tensor: int,
     template: str | None,
     limit: int | None,
     max_new_tokens: int,
@@ -80,7 +109,7 @@ def command(
     num_partitions: int,
     partition_id: int,
     num_samples_per_partition: int,
-    num_frames: int | None,
+    num_frames: int,
     as_json: bool,
     **sampling_words: Any,
 ) -> int:
@@ -90,39 +119,60 @@ def command(
     what is missing. The exit code is 1 when an item could not be answered.
     """
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while
+    from omniloom.evaluate.pictures import has_videos  # noqa: PLC0415
+    from omniloom.evaluate.ranks import job, share_of_rank  # noqa: PLC0415
     from omniloom.evaluate.tasks import find_task  # noqa: PLC0415
     from omniloom.train.trained import open_trained  # noqa: PLC0415
 
     task = find_task(task_name)
-    items = _images_only(task.read(truth)[:limit], num_frames)
+    folder = _folder(images, truth)
+    items = (task.read(truth) if truth is not None else task.read_images(folder))[:limit]
     partition, partitions = partition_id, max(1, num_partitions)
     if num_samples_per_partition:
         items = _neighbours(items, num_samples_per_partition, partition_id=partition_id, partitions=num_partitions)
         partition, partitions = 0, 1
+    if output.suffix != ".jsonl":
+        output = output.with_name(f"{output.name}-{task_name}-dprank=0-partition={partition_id}.jsonl")
     config = AnsweringConfig(
         sampling=_sampling(max_new_tokens, **sampling_words),
         batch_size=batch_size,
         batch_tokens=batch_tokens,
         partition=partition,
         partitions=partitions,
+        system=system,
+        num_frames=num_frames if has_videos(items, folder) else None,
     )
-    trained = open_trained(model_path, template=template)
-    done = answer_items(
-        trained.model,
-        trained.prompter,
-        task,
-        items,
-        images=images,
-        output=output,
-        model_name=trained.name,
-        config=config,
-        progress=_Line(),
-    )
-    if as_json:
-        summary = {"task": task.name, "model": trained.name, "output": str(output), "sampling": asdict(config.sampling)}
-        click.echo(json.dumps(summary | asdict(done), ensure_ascii=False))
-    _tell(output, done)
+    with job():
+        trained = open_trained(model_path, template=template)
+        share = share_of_rank(trained.model, tensor=tensor)
+        done = answer_items(
+            trained.model,
+            trained.prompter,
+            task,
+            items,
+            images=folder,
+            output=output,
+            model_name=trained.name,
+            config=config,
+            share=share,
+            progress=_Line(),
+        )
+    if share.first:
+        if as_json:
+            about = {"task": task.name, "model": trained.name, "output": str(output)}
+            summary = about | {"sampling": asdict(config.sampling)} | asdict(done)
+            click.echo(json.dumps(summary, ensure_ascii=False))
+        _tell(output, done)
     return EXIT_INCOMPLETE if done.failed else 0
+
+
+def _folder(images: Path | None, truth: Path | None) -> Path:
+    """Where images are: the folder that is named, or the one of the benchmark's file."""
+    if images is not None:
+        return images
+    if truth is None:
+        raise click.UsageError("--input-image-path and --gt-path are missing; one of them at least is expected.")
+    return truth if truth.is_dir() else truth.parent
 
 
 def _sampling(
@@ -160,17 +210,6 @@ def _neighbours(items: list[Item], number: int, *, partition_id: int, partitions
             "number, and a part below --num-partitions, expected."
         )
     return items[number * partition_id : number * (partition_id + 1)]
-
-
-def _images_only(items: list[Item], num_frames: int | None) -> list[Item]:
-    videos = [name for item in items for name in item.images if name.lower().endswith(_VIDEO_SUFFIXES)]
-    if videos:
-        asked = "" if num_frames is None else f"--num-frames {num_frames}: "
-        raise click.UsageError(
-            f"{asked}{videos[0]} is a video, and models are asked about images only. Score another program's answers "
-            "with `omniloom evaluate`."
-        )
-    return items
 
 
 def _tell(output: Path, done: Answered) -> None:

@@ -17,6 +17,8 @@ from omniloom.evaluate.task import (
     Item,
     Scores,
     Task,
+    image_name,
+    kept_fields,
     lettered,
     mean_score,
     question_only,
@@ -48,7 +50,7 @@ def _item(row: Row, number: int, path: Path, facts: Sequence[str], ids: Sequence
         id=str(next((row[name] for name in ids if row.get(name) is not None), number)),
         question=str(wanted(row, "question", "query", where=path)),
         answers=texts(answers),
-        images=() if image is None else (str(image),),
+        images=() if image is None else (image_name(image),),
         options=letters(options),
         facts={name: row[name] for name in facts if name in row},
     )
@@ -89,10 +91,10 @@ def read_realworldqa(path: Path) -> list[Item]:
         right = (
             (list(options)[int(index)],) if options and index is not None else texts(wanted(row, "answer", where=path))
         )
-        image = str(row.get("image", ""))
+        image = image_name(row.get("image") or "")
         items.append(
             Item(
-                id=str(Path(image).stem or number),
+                id=str(Path(image).stem if isinstance(image, str) and image else number),
                 question=str(wanted(row, "question", where=path)),
                 answers=right,
                 images=(image,),
@@ -249,4 +251,5 @@ OCRBENCH = Task(
     score=_ocrbench,
     variants=("published", "megatron"),
     oracle="the rule of its repository: containment, HME100k with case and without spaces",
+    fields=kept_fields("dataset_name", "type"),
 )

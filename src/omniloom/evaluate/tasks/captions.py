@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.captions import bleu, cider_d, rouge_l
 from omniloom.evaluate.scores.treebank import caption_tokens
-from omniloom.evaluate.task import Item, Scores, Task
+from omniloom.evaluate.task import Cell, Item, Scores, Task, image_name
 
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 PROMPT = "Give a brief description of this image in one sentence."
 
 
@@ -21,19 +23,29 @@ def read(path: Path) -> list[Item]:
     Both public forms: COCO's (``annotations`` of ``image_id`` and ``caption``, with or without ``images``) and
     Karpathy's (a list of ``image`` or ``filename`` and ``caption`` or ``sentences``).
     """
-    loaded = read_json(path) if path.suffix != ".jsonl" else None
+    loaded = read_json(path) if path.suffix == ".json" else None
     if isinstance(loaded, dict) and "annotations" in loaded:
         return _coco(loaded, path)
     items = []
     for row in loaded.get("images", read_rows(path)) if isinstance(loaded, dict) else read_rows(path):
         if row.get("split", "test") != "test":
             continue
-        name = str(wanted(row, "image", "filename", "image_id", where=path))
-        sentences = wanted(row, "caption", "captions", "sentences", where=path)
+        name = image_name(wanted(row, "image", "filename", "image_id", where=path))
+        sentences = wanted(row, "caption", "captions", "sentences", "answer", where=path)
         references = tuple(_sentence(one) for one in (sentences if isinstance(sentences, list) else [sentences]))
-        folder = f"{row['filepath']}/" if row.get("filepath") else ""
-        items.append(Item(id=str(row.get("cocoid", image_number(name))), images=(folder + name,), answers=references))
+        numbered = image_number(str(row.get("question_id", name) if isinstance(name, Cell) else name))
+        if isinstance(name, str) and row.get("filepath"):
+            name = f"{row['filepath']}/{name}"
+        items.append(Item(id=str(row.get("cocoid", numbered)), images=(name,), answers=references))
     return items
+
+
+def read_folder(folder: Path) -> list[Item]:
+    """An item for each image of a folder, without references."""
+    files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in _IMAGE_SUFFIXES)
+    if not files:
+        raise ConfigError(f"{folder}: no images in this folder ({', '.join(_IMAGE_SUFFIXES)} are looked for).")
+    return [Item(id=image_number(name), images=(name,)) for name in files]
 
 
 def image_number(name: str) -> str:
@@ -82,6 +94,12 @@ def _prompt(item: Item) -> str:
     return PROMPT
 
 
+def _fields(item: Item, answer: str) -> dict[str, Any]:
+    """As Megatron's example writes captions, and COCO's results: the image's number, and the caption."""
+    number: Any = int(item.id) if item.id.isdecimal() else item.id
+    return {"sample_id": number, "image_id": number, "caption": answer, "ground_truth": list(item.answers)}
+
+
 def _task(name: str, title: str) -> Task:
     return Task(
         name=name,
@@ -93,6 +111,8 @@ def _task(name: str, title: str) -> Task:
         variants=("published", "megatron"),
         oracle="pycocoevalcap 1.2 with Java on 126 COCO images: CIDEr 62.77218728360188, equal to the last digit",
         columns=("caption",),
+        read_folder=read_folder,
+        fields=_fields,
     )
 
 

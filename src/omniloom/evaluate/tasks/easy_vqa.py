@@ -32,9 +32,7 @@ def _item(row: object, number: int, path: Path) -> Item:
         raise ConfigError(f"{path}: row {number}: {row!r} found; [question, answer, number of the image] expected.")
     question, answer, image = row
     kind = "yes or no" if answer in _YES_NO else "shape" if answer in _SHAPES else "colour"
-    return Item(
-        id=str(number), question=question, answers=(answer,), images=(f"{image}.png",), facts={"kind": kind}
-    )
+    return Item(id=str(number), question=question, answers=(answer,), images=(f"{image}.png",), facts={"kind": kind})
 
 
 def _right(item: Item, text: str, variant: str) -> float:

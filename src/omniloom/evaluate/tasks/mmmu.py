@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import letters, read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.choices import Fallback, marked_answer, mmmu_choice
 from omniloom.evaluate.scores.open_answers import mmmu_open_correct, mmmu_open_values
-from omniloom.evaluate.task import Item, Scores, Task, grouped, mean
+from omniloom.evaluate.tables import parquet_files
+from omniloom.evaluate.task import Cell, Item, Scores, Task, grouped, image_name, mean
+from omniloom.evaluate.tasks.mmmu_prompt import prompt
 
 DOMAINS = {
     "Art and Design": ("Art", "Art_Theory", "Design", "Music"),
@@ -32,15 +35,18 @@ _OFFICIAL_SEED = 42
 
 
 def read(path: Path) -> list[Item]:
-    """Questions with options (rows, or a folder of subjects with ``output.json``), or ``answer_dict_val.json`` alone.
+    """Questions with options, or ``answer_dict_val.json`` alone.
+
+    Questions are rows, a folder of subjects with ``output.json``, or the folder of the data set of Hugging Face, of
+    whose splits the one that has answers, ``validation``, is read.
 
     Answers alone have no options: then what is scored has to bring them, as MMMU's own output files do.
     """
     if path.is_dir():
-        files = sorted(path.glob("*/output.json"))
-        if not files:
-            raise ConfigError(f"{path}: no <subject>/output.json in this folder.")
-        return [_row_item(row, file) for file in files for row in read_rows(file)]
+        files = sorted(path.glob("*/output.json")) or sorted(path.rglob("validation-*.parquet"))
+        if not files and not parquet_files(path):
+            raise ConfigError(f"{path}: no <subject>/output.json and no *.parquet in this folder.")
+        return [_row_item(row, file) for file in files or [path] for row in read_rows(file)]
     loaded = read_json(path) if path.suffix == ".json" else None
     if isinstance(loaded, dict) and all(isinstance(row, dict) and "ground_truth" in row for row in loaded.values()):
         return [
@@ -74,14 +80,6 @@ def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores
     )
 
 
-def prompt(item: Item) -> str:
-    """The question with its options, in the form that LLaVA-1.5's settings of MMMU give it."""
-    if not item.options:
-        return f"{item.question}\n\nAnswer the question using a single word or phrase."
-    options = "\n".join(f"({letter}) {text}" for letter, text in item.options.items())
-    return f"{item.question}\n\n{options}\n\nAnswer with the option's letter from the given choices directly."
-
-
 def _correct(item: Item, text: str, fallback: Fallback) -> bool:
     if item.facts.get("question_type") != "multiple-choice":
         return mmmu_open_correct(mmmu_open_values(text), item.answers)
@@ -98,20 +96,29 @@ def _row_item(row: object, path: Path) -> Item:
     name = str(wanted(fields, "id", "sample_id", where=path))
     options = letters(fields.get("index2ans") or fields.get("options"))
     kind = str(fields.get("question_type") or ("multiple-choice" if options else _OPEN))
-    images = tuple(str(fields[f"image_{n}"]) for n in range(1, 8) if isinstance(fields.get(f"image_{n}"), str))
+    columns = [fields.get(column) for column in ("image", *(f"image_{number}" for number in range(1, 8)))]
+    images = tuple(image_name(image) for image in columns if isinstance(image, str | Cell))
     return Item(
         id=name,
         question=str(fields.get("question", "")),
         answers=texts(fields.get("answer", ())),
         images=images,
         options=options if kind == "multiple-choice" else {},
-        facts=_facts(name, kind),
+        facts=_facts(name, kind) | {key: fields[key] for key in ("subfield",) if fields.get(key)},
     )
 
 
 def _facts(name: str, kind: str) -> dict[str, str]:
     subject = "_".join(name.split("_")[1:-1])
     return {"question_type": kind, "subject": subject, "domain": _DOMAIN.get(subject, "other")}
+
+
+def _fields(item: Item, answer: str) -> dict[str, Any]:
+    """As Megatron's example writes them: what its scorer asks for."""
+    facts = item.facts
+    row = {"text": answer, "prediction": answer, "question_type": facts.get("question_type")}
+    row |= {"field": facts.get("subject"), "subfield": facts.get("subfield")}
+    return row | ({"index2ans": dict(item.options), "all_choices": list(item.options)} if item.options else {})
 
 
 MMMU = Task(
@@ -124,6 +131,7 @@ MMMU = Task(
     variants=("no-guess", "published", "megatron"),
     oracle="the official program on LLaVA-1.5-13B's 900 answers: 330 right, each parsed answer and subject equal",
     columns=("response", "text", "prediction"),
+    fields=_fields,
 )
 MMMU_PRO = Task(
     name="mmmu-pro",
@@ -135,4 +143,5 @@ MMMU_PRO = Task(
     variants=("no-guess", "published"),
     oracle="",
     columns=("response", "text", "prediction"),
+    fields=_fields,
 )

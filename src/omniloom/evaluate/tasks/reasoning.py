@@ -9,7 +9,7 @@ from typing import Any
 from omniloom.evaluate.reading import letters, read_rows, texts, wanted
 from omniloom.evaluate.scores.choices import science_qa_choice
 from omniloom.evaluate.scores.mathvista import mathvista_correct, mathvista_extraction, mathvista_prediction
-from omniloom.evaluate.task import Item, Scores, Task, grouped, lettered, mean, mean_score
+from omniloom.evaluate.task import Cell, Item, Scores, Task, grouped, image_name, lettered, mean, mean_score
 
 _MATHVISTA_GROUPS = ("question_type", "answer_type", "language", "source", "category", "task", "context", "grade")
 
@@ -19,13 +19,14 @@ def read_mathvista(path: Path) -> list[Item]:
     items = []
     for row in read_rows(path):
         metadata = row.get("metadata") or {}
+        image = row.get("decoded_image") or row.get("image")
         facts = {name: row.get(name) for name in ("question_type", "answer_type", "precision", "unit")}
         items.append(
             Item(
                 id=str(wanted(row, "pid", "id", where=path)),
                 question=str(wanted(row, "query", "question", where=path)),
                 answers=texts(row.get("answer", ())),
-                images=(str(row["image"]),) if row.get("image") else (),
+                images=(image_name(image),) if image else (),
                 options=letters(row.get("choices")),
                 facts=facts | {name: metadata.get(name) for name in _MATHVISTA_GROUPS if name in metadata},
             )
@@ -55,17 +56,18 @@ def _mathvista(item: Item, text: str, variant: str) -> bool:
 def read_scienceqa(path: Path) -> list[Item]:
     """``problems.json`` (by id, the answer as an index), or rows with the same keys."""
     items = []
-    for row in read_rows(path):
+    for number, row in enumerate(read_rows(path)):
         options = letters(wanted(row, "choices", "options", where=path))
         answer = wanted(row, "answer", where=path)
         hint = f"{row['hint']}\n" if row.get("hint") else ""
-        name = str(wanted(row, "id", "question_id", where=path))
+        name = str(row.get("id", row.get("question_id", number)))
+        image = row.get("image")
         items.append(
             Item(
                 id=name,
                 question=hint + str(wanted(row, "question", where=path)),
                 answers=(list(options)[answer] if isinstance(answer, int) else str(answer),),
-                images=(f"{name}/{row['image']}",) if row.get("image") else (),
+                images=(image if isinstance(image, Cell) else f"{name}/{image}",) if image else (),
                 options=options,
                 facts={key: row.get(key) for key in ("subject", "grade", "split")},
             )
@@ -80,6 +82,13 @@ def _science(item: Item, text: str, variant: str) -> float:
     return float(index >= 0 and choices[index] == item.answers[0])
 
 
+def _fields(item: Item, answer: str) -> dict[str, Any]:
+    """As Megatron's example writes them: what its scorer asks for of multiple choices."""
+    del answer
+    kind = {"question_type": item.facts.get("question_type")}
+    return kind | ({"index2ans": dict(item.options), "all_choices": list(item.options)} if item.options else {})
+
+
 MATHVISTA = Task(
     name="mathvista",
     title="MathVista (Lu et al. 2024), testmini",
@@ -90,6 +99,7 @@ MATHVISTA = Task(
     variants=("published", "rules"),
     oracle="the published score file of LLaVA-Llama-2-13B: 261 of 1,000, each item equal",
     columns=("extraction", "response"),
+    fields=_fields,
 )
 SCIENCEQA = Task(
     name="scienceqa",

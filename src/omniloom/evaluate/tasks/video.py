@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import letters, read_rows, wanted
+from omniloom.evaluate.reading import Row, letters, read_rows, wanted
 from omniloom.evaluate.scores.choices import mmmu_choice
-from omniloom.evaluate.task import Item, Task, mean_score
+from omniloom.evaluate.task import Item, Task, kept_fields, mean_score, no_fields
 from omniloom.evaluate.tasks.answers import choice_or_text
 
 
@@ -17,21 +19,51 @@ def read_videomme(path: Path) -> list[Item]:
     items = []
     for video in read_rows(path):
         for row in video.get("questions", [video]):
-            options = {str(text)[0]: str(text)[2:].strip() for text in wanted(row, "choices", "options", where=path)}
+            listed = wanted(row, "choices", "options", where=path)
+            options = {str(text)[0]: str(text)[2:].strip() for text in listed}
             items.append(
                 Item(
                     id=str(wanted(row, "question_id", where=path)),
                     question=str(wanted(row, "question", where=path)),
                     answers=(str(wanted(row, "answer", where=path)).strip("(). ")[:1],),
-                    images=(f"{wanted(video, 'videoID', 'video_id', where=path)}.mp4",),
+                    images=(f"{_video_name(video, path)}.mp4",),
                     options=options,
                     facts={
                         "duration": video.get("duration_category") or video.get("duration"),
                         "task": row.get("task_type"),
+                        "video": video.get("video_id"),
                     },
                 )
             )
     return items
+
+
+def _video_name(video: Row, path: Path) -> str:
+    """The name of a video's file: that of its place on YouTube, as both forms of the benchmark's file have it."""
+    if video.get("url"):
+        address = str(video["url"])
+        return parse_qs(urlsplit(address).query).get("v", [address.rpartition("/")[2]])[0]
+    return str(wanted(video, "videoID", "video_id", where=path))
+
+
+MVBENCH_FOLDERS = {
+    "star/Charades_v1_480": "action_sequence action_prediction object_interaction",
+    "ssv2_video": "action_antonym",
+    "Moments_in_Time_Raw/videos": "fine_grained_action",
+    "FunQA_test/test": "unexpected_action",
+    "clevrer/video_validation": (
+        "object_existence moving_direction moving_count moving_attribute counterfactual_inference"
+    ),
+    "perception/videos": "object_shuffle action_count state_change character_order",
+    "sta/sta_video": "action_localization",
+    "scene_qa/video": "scene_transition",
+    "nturgbd": "fine_grained_pose",
+    "vlnqa": "egocentric_navigation",
+    "tvqa/frames_fps3_hq": "episodic_reasoning",
+}
+"""Where the videos of each kind of question lie in the benchmark's own folder, by the names of its files."""
+
+_MVBENCH_FOLDER = {kind: folder for folder, kinds in MVBENCH_FOLDERS.items() for kind in kinds.split()}
 
 
 def read_mvbench(path: Path) -> list[Item]:
@@ -41,6 +73,7 @@ def read_mvbench(path: Path) -> list[Item]:
         raise ConfigError(f"{path}: no *.json in this folder.")
     items = []
     for file in files:
+        folder = f"{_MVBENCH_FOLDER[file.stem]}/" if file.stem in _MVBENCH_FOLDER else ""
         for number, row in enumerate(read_rows(file)):
             options = letters(wanted(row, "candidates", where=file))
             right = str(wanted(row, "answer", where=file))
@@ -49,7 +82,7 @@ def read_mvbench(path: Path) -> list[Item]:
                     id=f"{file.stem}-{number}",
                     question=str(wanted(row, "question", where=file)),
                     answers=tuple(letter for letter, text in options.items() if text == right),
-                    images=(str(wanted(row, "video", where=file)),),
+                    images=(f"{folder}{wanted(row, 'video', where=file)}",),
                     options=options,
                     facts={"task_type": file.stem, "start": row.get("start"), "end": row.get("end")},
                 )
@@ -76,9 +109,26 @@ def read_choices(path: Path) -> list[Item]:
     return items
 
 
-def _prompt(item: Item) -> str:
-    options = "".join(f"({letter}) {text}\n" for letter, text in item.options.items())
-    return f"{item.question}\n{options}Respond with only the letter (A, B, C, or D) of the correct option."
+def _options(item: Item, mark: str) -> str:
+    return "".join(f"{mark.format(letter)} {text}\n" for letter, text in item.options.items())
+
+
+def _videomme_prompt(item: Item) -> str:
+    return (
+        "Select the best answer to the following multiple-choice question based on the video. Respond with only the "
+        f"letter (A, B, C, or D) of the correct option.\n{item.question}\n{_options(item, '{}.')}"
+    )
+
+
+def _mvbench_prompt(item: Item) -> str:
+    asked = f"Question: {item.question}\nOptions:\n{_options(item, '({})')}"
+    return f"{asked}Answer the question using a single word or phrase."
+
+
+def _lettered_prompt(item: Item) -> str:
+    """MotionBench's questions bring their options in their text, PhysGameBench's beside it."""
+    asked = f"Question: {item.question}\nOptions:\n{_options(item, '({})')}" if item.options else f"{item.question}\n"
+    return f"{asked}Respond with only the letter choice (A, B, C, or D) of the correct option.\n"
 
 
 def _letter(item: Item, text: str, variant: str) -> float:
@@ -87,21 +137,72 @@ def _letter(item: Item, text: str, variant: str) -> float:
     return float(mmmu_choice(text, item.options) in item.answers)
 
 
-def _task(name: str, title: str, *, groups: tuple[str, ...], reader: Callable[[Path], list[Item]]) -> Task:
+def _videomme_fields(item: Item, answer: str) -> dict[str, Any]:
+    """The benchmark's own row of one question, with the answer where its program looks for it."""
+    asked: dict[str, Any] = {
+        "question_id": item.id,
+        "question": item.question,
+        "answer": "".join(item.answers),
+        "response": answer,
+    }
+    asked["options"] = [f"{letter}. {text}" for letter, text in item.options.items()]
+    row = {"video_id": item.facts.get("video"), "duration": item.facts.get("duration")}
+    return row | {"questions": [asked | {"task_type": item.facts.get("task")}]}
+
+
+def _task(
+    name: str,
+    title: str,
+    *,
+    groups: tuple[str, ...],
+    reader: Callable[[Path], list[Item]],
+    prompt: Callable[[Item], str],
+    fields: Callable[[Item, str], Mapping[str, Any]] = no_fields,
+) -> Task:
     return Task(
         name=name,
         title=title,
         metric="accuracy, percent",
         read=reader,
-        prompt=_prompt,
+        prompt=prompt,
         score=mean_score(_letter, groups=groups),
         oracle="",
         columns=("response",),
+        fields=fields,
     )
 
 
-VIDEOMME = _task("videomme", "Video-MME (Fu et al. 2024)", groups=("duration", "task"), reader=read_videomme)
-MVBENCH = _task("mvbench", "MVBench (Li et al. 2024)", groups=("task_type",), reader=read_mvbench)
-MOTIONBENCH = _task("motionbench", "MotionBench (Hong et al. 2025)", groups=(), reader=read_choices)
-PHYSGAME = _task("physgame", "PhysGameBench (Cao et al. 2024)", groups=("class", "subclass"), reader=read_choices)
-PERCEPTION_TEST = _task("perception-test", "Perception Test (Patraucean et al. 2023)", groups=(), reader=read_choices)
+VIDEOMME = _task(
+    "videomme",
+    "Video-MME (Fu et al. 2024)",
+    groups=("duration", "task"),
+    reader=read_videomme,
+    prompt=_videomme_prompt,
+    fields=_videomme_fields,
+)
+MVBENCH = _task(
+    "mvbench",
+    "MVBench (Li et al. 2024)",
+    groups=("task_type",),
+    reader=read_mvbench,
+    prompt=_mvbench_prompt,
+    fields=kept_fields("task_type"),
+)
+MOTIONBENCH = _task(
+    "motionbench", "MotionBench (Hong et al. 2025)", groups=(), reader=read_choices, prompt=_lettered_prompt
+)
+PHYSGAME = _task(
+    "physgame",
+    "PhysGameBench (Cao et al. 2024)",
+    groups=("class", "subclass"),
+    reader=read_choices,
+    prompt=_lettered_prompt,
+    fields=kept_fields("class", "subclass"),
+)
+PERCEPTION_TEST = _task(
+    "perception-test",
+    "Perception Test (Patraucean et al. 2023)",
+    groups=(),
+    reader=read_choices,
+    prompt=_lettered_prompt,
+)

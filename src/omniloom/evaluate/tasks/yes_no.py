@@ -9,21 +9,22 @@ from pathlib import Path
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import read_rows, wanted
 from omniloom.evaluate.scores.binary import binary_scores, mme_score, pope_answer
-from omniloom.evaluate.task import Item, Scores, Task, question_with
+from omniloom.evaluate.tables import parquet_files
+from omniloom.evaluate.task import Item, Scores, Task, image_name, question_with
 
 _MME_COLUMNS = 3
 
 
 def read_pope(path: Path) -> list[Item]:
     """POPE's rows of question, label and image, in a ``.json`` file of lines, as published, or a list."""
-    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    text = path.read_text(encoding="utf-8-sig") if path.suffix == ".json" and path.is_file() else ""
     rows = _json_lines(path, text) if text.lstrip().startswith("{") else read_rows(path)
     return [
         Item(
             id=str(wanted(row, "question_id", "id", where=path)),
             question=str(wanted(row, "text", "question", where=path)),
             answers=(str(wanted(row, "label", "answer", where=path)),),
-            images=(str(wanted(row, "image", where=path)),),
+            images=(image_name(wanted(row, "image", where=path)),),
         )
         for row in rows
     ]
@@ -31,6 +32,8 @@ def read_pope(path: Path) -> list[Item]:
 
 def read_mme(path: Path) -> list[Item]:
     """MME's files of one part each, lines of image, question and answer with tabs between; a folder of them, or one."""
+    if parquet_files(path):
+        return _mme_of_tables(path)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     items = []
     for file in files:
@@ -44,6 +47,20 @@ def read_mme(path: Path) -> list[Item]:
                 Item(id=name, question=question, answers=(answer,), images=(image,), facts={"part": file.stem})
             )
     return items
+
+
+def _mme_of_tables(path: Path) -> list[Item]:
+    """Rows of question, answer, image, category, and an id that both questions of an image share."""
+    return [
+        Item(
+            id=f"{row['category']}/{row['question_id']}/{number}",
+            question=str(wanted(row, "question", where=path)),
+            answers=(str(wanted(row, "answer", where=path)),),
+            images=(image_name(wanted(row, "image", where=path)),),
+            facts={"part": str(wanted(row, "category", where=path)), "image": str(row["question_id"])},
+        )
+        for number, row in enumerate(read_rows(path))
+    ]
 
 
 def score_pope(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
@@ -68,7 +85,7 @@ def score_mme(items: Sequence[Item], answers: Sequence[str], variant: str) -> Sc
     ]
     images: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for item, value in zip(items, worth, strict=True):
-        images[str(item.facts["part"])][item.images[0]].append(bool(value))
+        images[str(item.facts["part"])][str(item.facts.get("image", item.images[0]))].append(bool(value))
     parts = {part: mme_score(images[part]) for part in sorted(images)}
     return Scores(metrics={"score": sum(parts.values())}, items=worth, groups={"part": parts})
 

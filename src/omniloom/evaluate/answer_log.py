@@ -1,0 +1,155 @@
+"""The file that answers go to: whole lines of one run, one answer an item, also after kills and from several ranks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from omniloom.errors import ConfigError
+from omniloom.storage.files import replace_file
+
+Row = Mapping[str, Any]
+
+
+class AnswerLog:
+    """Answers of one run. While it is open, no other process opens it.
+
+    Ranks beside the first write to ``<stem>-dprank=<rank>.jsonl``, which `fold` puts into the file itself.
+
+    Args:
+        output: a ``.jsonl`` file; beside it, ``<output>.model.json`` says whose answers these are.
+        identity: what the answers hang on.
+    """
+
+    def __init__(self, output: Path, identity: Mapping[str, Any]) -> None:
+        self._output, self._identity = output, dict(identity)
+        self._side: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Take the file, and put into it what ranks of an earlier run have left.
+
+        Raises:
+            ConfigError: it has answers of another run, or another process writes to it.
+        """
+        side = self._output.with_name(f"{self._output.name}.model.json")
+        side.parent.mkdir(parents=True, exist_ok=True)
+        if _has_content(self._output) and not side.is_file():
+            raise ConfigError(f"{self._output}: holds answers, and no {side.name} says whose. Write to another file.")
+        self._side = side.open("a+", encoding="utf-8")
+        try:
+            self._lock(self._side)
+            self._claim(self._side)
+            self.fold(())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes take the file."""
+        if self._side is not None:
+            self._side.close()
+            self._side = None
+
+    def fold(self, order: Sequence[str]) -> None:
+        """Put the answers of other ranks into the file, all of it in the order of the items' ids, and remove theirs.
+
+        A kill at any instant loses nothing: at worst an answer is in both, and is put in once the next time.
+        """
+        pieces = self._pieces()
+        rows = rows_there(self._output)
+        before = list(rows)
+        for piece in pieces:
+            for name, row in rows_there(piece).items():
+                rows.setdefault(name, row)
+        places = {name: place for place, name in enumerate(order)}
+        names = sorted(rows, key=lambda name: places.get(name, len(places)))
+        if names != before:
+            replace_file(self._output, "".join(map(line_of, (rows[name] for name in names))))
+        for piece in pieces:
+            piece.unlink()
+
+    def _lock(self, side: IO[str]) -> None:
+        try:
+            fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{self._output}: another process is writing to it. Give each partition a file of its own."
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _claim(self, side: IO[str]) -> None:
+        side.seek(0)
+        text = side.read()
+        if not _has_content(self._output) and not self._pieces():
+            side.truncate(0)
+            side.write(json.dumps(self._identity, indent=1))
+            side.flush()
+            return
+        there = json.loads(text) if text.strip() else {}
+        differing = [
+            f"{key} {there.get(key)!r}, now {value!r}"
+            for key, value in self._identity.items()
+            if there.get(key) != value
+        ]
+        if differing:
+            raise ConfigError(
+                f"{self._output}: holds answers of another run: {'; '.join(differing)}. Write to another file."
+            )
+
+    def _pieces(self) -> list[Path]:
+        return sorted(self._output.parent.glob(_escaped(piece_of(self._output, None))))
+
+
+def piece_of(output: Path, rank: int | None) -> Path:
+    """Where a rank writes; the first to the file itself. ``None``: a pattern of the files of all others."""
+    if rank == 0:
+        return output
+    return output.with_name(f"{output.stem}-dprank={'*' if rank is None else rank}{output.suffix}")
+
+
+def rows_there(path: Path) -> dict[str, Row]:
+    """Answers in a file by id. A line that a kill cut off is taken away, so that the file goes on after whole ones."""
+    if not path.is_file():
+        return {}
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+    rows: dict[str, Row] = {}
+    for line in data[:whole].decode("utf-8", "surrogatepass").split("\n"):
+        if line:
+            row = json.loads(line)
+            rows.setdefault(str(row["sample_id"]), row)
+    return rows
+
+
+def line_of(row: Row) -> str:
+    """A row as a line of the file."""
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Put whole lines at the end of a file, in one go."""
+    with path.open("a", encoding="utf-8", errors="surrogatepass") as file:
+        file.write("".join(map(line_of, rows)))
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _escaped(pattern: Path) -> str:
+    """The name of a pattern, with nothing special in it but its star."""
+    return "".join(f"[{character}]" if character in "[?" else character for character in pattern.name)

@@ -1,0 +1,86 @@
+"""How the ranks of a job share the items of a benchmark: groups of ranks with one model each answer different ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+
+from omniloom.model.llava import Llava
+from omniloom.parallel.config import ParallelConfig
+from omniloom.parallel.layout import lay_out
+from omniloom.parallel.tensor import cut_tensors
+
+
+@contextmanager
+def job() -> Iterator[None]:
+    """The process group that torchrun asks for, if it does."""
+    several = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if several:
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        if several:
+            distributed.destroy_process_group()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What this rank does.
+
+    Attributes:
+        number: of its share of the items, from 0.
+        shares: how many there are.
+        writes: whether it writes its share's answers; one rank of each does.
+        several: whether there are other ranks at all.
+    """
+
+    number: int = 0
+    shares: int = 1
+    writes: bool = True
+    several: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that takes care of the file, and speaks."""
+        return self.number == 0 and self.writes
+
+    def from_first(self, value: Any) -> Any:
+        """What the first rank gave; all ranks call it, and wait for each other."""
+        if not self.several:
+            return value
+        told = [value]
+        distributed.broadcast_object_list(told, src=0)
+        return told[0]
+
+    def from_all(self, value: Any) -> list[Any]:
+        """What each share's writer gave, by share; all ranks call it."""
+        if not self.several:
+            return [value]
+        told: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(told, (self.number, self.writes, value))
+        return [given for _, writes, given in sorted(told, key=lambda one: one[:2]) if writes]
+
+
+def share_of_rank(model: Llava, *, tensor: int = 1) -> Share:
+    """Lay a model over the ranks of the job: its matrices over `tensor` neighbours, copies over the rest.
+
+    Args:
+        model: with its weights, the same on all ranks, on this rank's device.
+        tensor: ranks that share one model.
+
+    Raises:
+        ConfigError: the ranks, or the model, cannot be divided so.
+    """
+    ranks = lay_out(ParallelConfig(tensor=tensor), device=next(model.parameters()).device.type)
+    if ranks.tensor_mesh is not None:
+        cut_tensors(model, ranks.tensor_mesh)
+    return Share(
+        number=ranks.data_rank, shares=ranks.data_ranks, writes=ranks.loads, several=distributed.is_initialized()
+    )
