@@ -13,12 +13,20 @@ from omniloom.data.index.dataset import dataset_config
 from omniloom.data.index.dataset_yaml import dataset_config_of
 from omniloom.data.index.file_splits import files_of_part, source_files, split_parts
 from omniloom.data.index.folder_rows import part_folders, write_folder_index
-from omniloom.data.index.layout import DATASET_YAML, FOLDER_INDEX, SPLIT_YAML, meta_path
+from omniloom.data.index.layout import (
+    DATASET_YAML,
+    FOLDER_INDEX,
+    SPLIT_YAML,
+    meta_name,
+    meta_path,
+    remove_sidecar_file,
+    write_sidecar_file,
+)
 from omniloom.data.index.lint import FINDINGS_KEPT, LintReport
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_shard import Finding
-from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.parallel_work import in_order
+from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.source_kind import Source
 from omniloom.data.index.split_plan import SplitPlan
 from omniloom.data.index.splits import encode_splits
@@ -27,11 +35,10 @@ from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline.faults import reason_of
 from omniloom.data.sample import SampleKey
-from omniloom.data.shards.line_index import find_lines, line_index_path, write_line_index
+from omniloom.data.shards.line_index import find_lines, has_line_index, line_index_path, write_line_index
 from omniloom.data.shards.rows import FileRows
 from omniloom.data.source import LeafOpener
 from omniloom.errors import ConfigError, SkipSample
-from omniloom.storage.files import remove_file, replace_file
 
 LINT_CHUNK_ROWS = 256
 ALL = "all"
@@ -64,7 +71,7 @@ def prepare_source(source: Source) -> PreparedSource:
     """
     if source.kind == "folder":
         samples = write_folder_index(source.root)
-        return PreparedSource(source=source, samples=samples, written=(str(meta_path(source.root, FOLDER_INDEX)),))
+        return PreparedSource(source=source, samples=samples, written=(meta_name(source.root, FOLDER_INDEX),))
     if source.kind == "llava":
         offsets = find_llava_entries(source.path)
         write_line_index(source.path, offsets)
@@ -96,11 +103,11 @@ def split_source(source: Source, plan: SplitPlan) -> dict[str, list[str]]:
         raise ConfigError(f"{source.path}: only a folder of JSONL, Parquet or Arrow files has files to deal to parts.")
     parts = plan.deal(source_files(source))
     text = encode_splits(parts, name=SPLIT_YAML, exclude=plan.excluded())
-    replace_file(meta_path(source.root, SPLIT_YAML), text)
+    write_sidecar_file(source.root, SPLIT_YAML, text)
     return parts
 
 
-def describe_source(source: Source, sample_type: str, field_map: Mapping[str, str] | None, *, name: str) -> Path:
+def describe_source(source: Source, sample_type: str, field_map: Mapping[str, str] | None, *, name: str) -> str:
     """Write what samples of a folder are made of its columns or parts; gives the file.
 
     What the file declares of the source itself stays.
@@ -117,16 +124,17 @@ def describe_source(source: Source, sample_type: str, field_map: Mapping[str, st
     config = dataset_config_of(sample_type, field_map)
     former = dataset_config(source.root, name=name) if path.is_file() else {}
     kept = {key: former[key] for key in ("source", "subflavors") if key in former}
-    before = path.read_bytes() if path.is_file() else None
-    replace_file(path, dump_yaml({**config, **kept}))
+    before = path.read_text("utf-8") if path.is_file() else None
+    written = write_sidecar_file(source.root, name, dump_yaml({**config, **kept}))
     try:
         open_leaf(source, parts_of(source)[0], config_name=name)
     except ConfigError:  # no such column
-        remove_file(path)
         if before is not None:
-            replace_file(path, before)
+            write_sidecar_file(source.root, name, before)
+        else:
+            remove_sidecar_file(source.root, name)
         raise
-    return path
+    return written
 
 
 def parts_of(source: Source, *, split_config: str = SPLIT_YAML) -> list[str]:
@@ -275,12 +283,12 @@ def _exclude_entry(leaf: Leaf, row: int, shard: str, name: str) -> str:
 def _indexes(source: Source) -> list[str]:
     """Indexes of a source that are there."""
     if source.kind == "folder":
-        path = meta_path(source.root, FOLDER_INDEX)
-        return [str(path)] if path.is_file() else []
+        known = meta_path(source.root, FOLDER_INDEX).is_file()
+        return [meta_name(source.root, FOLDER_INDEX)] if known else []
     paths = [source.path]
     if source.kind == "jsonl":
         parts = parts_of(source)
         files = [files_of_part(source, split_part=part, split_config=SPLIT_YAML) for part in parts]
         paths = [file.path for part in files for file in part]
-    found = [line_index_path(path) for path in paths if Path(line_index_path(path)).is_file()]
+    found = [line_index_path(path) for path in paths if has_line_index(path)]
     return found if len(found) == len(paths) else []

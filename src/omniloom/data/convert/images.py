@@ -14,6 +14,7 @@ The names come from strangers: none may lead out of the folder, and only plain f
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posixpath
@@ -23,8 +24,11 @@ import zlib
 from pathlib import Path
 from typing import Protocol
 
-from omniloom.errors import ConfigError, SampleError
+from omniloom.errors import ConfigError, SampleError, StorageError
+from omniloom.storage.files import file_exists, folder_exists
 from omniloom.storage.inside import InsideFolder, OutsideError
+from omniloom.storage.inside_store import InsideStore
+from omniloom.storage.urls import is_url, redacted
 
 MAX_IMAGE_BYTES = 1 << 30
 
@@ -42,16 +46,19 @@ class ImageSource(Protocol):
         """Text that changes when the source is another one; cheap, so not of every byte."""
 
 
-def open_images(path: Path, *, follow_links: bool = False) -> ImageSource:
+def open_images(path: Path | str, *, follow_links: bool = False) -> ImageSource:
     """Open a folder, or a zip archive, of images.
 
     Args:
-        path: the folder or the archive.
+        path: the folder or the archive; a folder of a store by its URL.
         follow_links: read through symbolic links that leave the folder; otherwise such images are refused.
 
     Raises:
         ConfigError: there is nothing of that name, or it is neither a folder nor a zip archive.
     """
+    if isinstance(path, str) and is_url(path):
+        return StoreImages(path)
+    path = Path(path)
     if path.is_dir():
         return FolderImages(path, follow_links=follow_links)
     if not path.exists():
@@ -110,6 +117,46 @@ class FolderImages:
             raise SampleError(str(error), reason="outside-images") from None
         except OSError as error:
             raise SampleError(error.strerror or str(error), reason="unreadable-image") from error
+
+
+class StoreImages:
+    """Images below a folder of a store.
+
+    Args:
+        url: the folder.
+
+    Raises:
+        ConfigError: there is nothing below it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._folder = InsideStore(url, max_file_bytes=MAX_IMAGE_BYTES)
+        if not folder_exists(url):
+            raise ConfigError(f"{redacted(url)}: no such folder of images. Check --images.")
+
+    def read(self, name: str) -> bytes:
+        """Bytes of one image; see the table at the top of this file for what is refused."""
+        try:
+            data = self._folder.read(name)
+        except OutsideError as error:
+            raise SampleError(str(error), reason="outside-images") from None
+        except StorageError as error:
+            reason = "missing-image" if error.errno == errno.ENOENT else "unreadable-image"
+            raise SampleError(str(error), reason=reason) from error
+        _check_size(len(data))
+        return data
+
+    def has(self, name: str) -> bool:
+        """Whether there is an object of that name now."""
+        try:
+            return file_exists(self._folder.locate(name))
+        except OutsideError:
+            return False
+
+    def fingerprint(self) -> str:
+        """The folder's own URL: looking at every object would take as long as converting."""
+        return f"folder {redacted(self._url)}"
 
 
 class ZipImages:

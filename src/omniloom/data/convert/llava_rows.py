@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Container
-from pathlib import Path
 from typing import Any
 
 from omniloom.data.convert.images import ImageSource, open_images
@@ -18,6 +17,7 @@ from omniloom.data.shards.json_array import find_entries
 from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.line_index import find_lines, line_index_path, records_in_index
 from omniloom.errors import DatasetError, SkipSample
+from omniloom.storage.urls import name_of
 
 _TEXT_PARTS = frozenset((JSON_PART, EXTRA_PART))
 _AFTER_ENTRY = b",] \t\r\n\0"
@@ -51,7 +51,7 @@ class LlavaRows:
         self._offsets = find_llava_entries(path) if rows is None and offsets is None else offsets
         self._rows = rows if rows is not None else len(self._offsets or ()) - 1
         self._lines = LineFile(path, offsets=self._offsets)
-        self._source: ImageSource = open_images(Path(images))
+        self._source: ImageSource = open_images(images)
         self._wants_images = wanted is None or not isinstance(wanted, frozenset) or not wanted <= _TEXT_PARTS
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,14 +74,14 @@ class LlavaRows:
         parts = llava_parts(entry, pictures, key=key)
         if self.wanted is not None:
             parts = {part: data for part, data in parts.items() if part in self.wanted}
-        return RawSample(key, Path(self.path).name, parts)
+        return RawSample(key, name_of(self.path), parts)
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """File and byte range of an entry; never raises."""
         try:
-            return Path(self.path).name, self._lines.span(row)
+            return name_of(self.path), self._lines.span(row)
         except (DatasetError, OSError, IndexError):
-            return Path(self.path).name, None
+            return name_of(self.path), None
 
     def parts_of_first_row(self) -> frozenset[str]:
         """Names of the parts of the first row; nothing where it cannot be read."""
@@ -93,7 +93,7 @@ class LlavaRows:
 
 def find_llava_entries(path: str | os.PathLike[str]) -> array[int]:
     """Where the entries of a JSON list or of a JSONL file lie, see `find_entries` and `find_lines`."""
-    return find_lines(path) if Path(path).suffix == ".jsonl" else find_entries(path)
+    return find_lines(path) if name_of(os.fspath(path)).endswith(".jsonl") else find_entries(path)
 
 
 def _again(path: str, images: str, wanted: Container[str] | None, offsets: array[int] | None) -> LlavaRows:

@@ -12,6 +12,9 @@ from omniloom.data.index.source_kind import SAVED_DATASET, SAVED_DATASETS, Sourc
 from omniloom.data.index.splits import read_splits
 from omniloom.data.shards.rows import RowFile
 from omniloom.errors import DatasetError
+from omniloom.storage.files import file_exists
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url, join_url, name_of, relative_to
 
 PART_WORDS: dict[str, str] = {
     "train": "train",
@@ -45,13 +48,13 @@ def files_of_part(source: Source, *, split_part: str, split_config: str) -> list
         ConfigError: the split file is malformed.
     """
     if not source.has_sidecar:
-        return [RowFile(Path(source.path).name, source.path, 0)]
+        return [RowFile(name_of(source.path), source.path, 0)]
     if _has_split_file(source, split_config):
         return _files_of_split_file(source, split_part, split_config)
     if source.kind == "arrow" and source.files is None:
         return _saved_files(source, split_part)
     names = part_by_name(source_files(source), split_part, where=source.path)
-    return [RowFile(name, f"{source.root}/{name}", 0) for name in names]
+    return [RowFile(name, join_url(source.root, name), 0) for name in names]
 
 
 def split_parts(source: Source, *, split_config: str) -> list[str]:
@@ -66,8 +69,8 @@ def split_parts(source: Source, *, split_config: str) -> list[str]:
     if _has_split_file(source, split_config):
         splits = read_splits(source.root, split_config=split_config)
         return [part for part, names in splits.parts.items() if names]
-    listing = Path(source.root, SAVED_DATASETS)
-    if source.kind == "arrow" and listing.is_file():
+    listing = join_url(source.root, SAVED_DATASETS)
+    if source.kind == "arrow" and file_exists(listing):
         return _texts(listing, _read_json(listing).get("splits"))
     return sorted({part for name in _names(source) if (part := told_part(name)) is not None})
 
@@ -124,25 +127,38 @@ def _files_of_split_file(source: Source, split_part: str, split_config: str) -> 
     splits = read_splits(source.root, split_config=split_config)
     names = splits.shards_of(split_part)
     excluded = splits.excluded_keys(set(names)) if splits.exclude else {}
-    missing = [name for name in names if not Path(source.root, name).is_file()]
+    missing = [name for name in names if not file_exists(join_url(source.root, name))]
     if missing:
         raise DatasetError(f"{splits.path}: split part {split_part!r} lists {missing[0]!r}, which is not there.")
-    return [RowFile(name, f"{source.root}/{name}", 0, excluded.get(name, frozenset())) for name in names]
+    return [RowFile(name, join_url(source.root, name), 0, excluded.get(name, frozenset())) for name in names]
 
 
 def _names(source: Source) -> Iterable[str]:
     pattern = source.files or f"**/*{_ENDINGS[source.kind]}"
+    if is_url(source.root):
+        below = sorted(relative_to(url, source.root) for url in open_store(source.root).list(source.root))
+        yield from (name for name in below if _matches(name, pattern))
+        return
     for path in sorted(Path(source.root).glob(pattern)):
         name = path.relative_to(source.root).as_posix()
         if path.is_file() and not any(piece.startswith(".") for piece in name.split("/")):
             yield name
 
 
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a name is one that a pattern of `Path.glob` finds: ``**/`` stands for any folders, or none."""
+    text = "".join(
+        "(?:.*/)?" if piece == "**/" else "[^/]*" if piece == "*" else "[^/]" if piece == "?" else re.escape(piece)
+        for piece in re.split(r"(\*\*/|\*|\?)", pattern)
+    )
+    return re.fullmatch(text, name) is not None and not any(one.startswith(".") for one in name.split("/"))
+
+
 def _saved_files(source: Source, split_part: str) -> list[RowFile]:
     """Files of a data set, or of a dictionary of data sets, that Hugging Face `datasets` saved."""
     folder = source.root
-    listing = Path(folder, SAVED_DATASETS)
-    if listing.is_file():
+    listing = join_url(folder, SAVED_DATASETS)
+    if file_exists(listing):
         names = _texts(listing, _read_json(listing).get("splits"))
         part = PART_WORDS.get(split_part.lower(), split_part)
         chosen = [name for name in names if name == split_part] or [
@@ -150,21 +166,21 @@ def _saved_files(source: Source, split_part: str) -> list[RowFile]:
         ]
         if not chosen:
             raise DatasetError(f"{listing}: there is no split part {split_part!r}; there are {', '.join(names)}.")
-        folder = f"{folder}/{chosen[0]}"
-    state = Path(folder, SAVED_DATASET)
+        folder = join_url(folder, chosen[0])
+    state = join_url(folder, SAVED_DATASET)
     listed = _read_json(state).get("_data_files")
     files = (
         [one.get("filename") if isinstance(one, dict) else one for one in listed] if isinstance(listed, list) else []
     )
     names = _texts(state, files)
-    missing = next((name for name in names if not Path(folder, name).is_file()), None)
+    missing = next((name for name in names if not file_exists(join_url(folder, name))), None)
     if missing is not None:
         raise DatasetError(f"{state}: lists {missing!r}, which is not there. Save the data set again.")
-    prefix = "" if folder == source.root else f"{Path(folder).name}/"
-    return [RowFile(f"{prefix}{name}", f"{folder}/{name}", 0) for name in names]
+    prefix = "" if folder == source.root else f"{name_of(folder)}/"
+    return [RowFile(f"{prefix}{name}", join_url(folder, name), 0) for name in names]
 
 
-def _texts(path: Path, found: object) -> list[str]:
+def _texts(path: str, found: object) -> list[str]:
     """A list of names that stay in their folder, out of a file of `datasets`."""
     names = [name for name in found if isinstance(name, str) and is_inside(name)] if isinstance(found, list) else []
     if not names or not isinstance(found, list) or len(names) != len(found):
@@ -172,9 +188,9 @@ def _texts(path: Path, found: object) -> list[str]:
     return names
 
 
-def _read_json(path: Path) -> dict[str, object]:
+def _read_json(path: str) -> dict[str, object]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(open_store(path).read(path))
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}. Save the data set again.") from error
     if not isinstance(found, dict):

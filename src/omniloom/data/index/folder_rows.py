@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from omniloom.data.shards.keys import ignored_reason, split_key
 from omniloom.data.shards.line_index import find_lines, records_in_index, write_line_index
 from omniloom.errors import DatasetError, SampleError, SkipSample, StorageError
 from omniloom.storage.files import replace_file, storage_error
-from omniloom.storage.inside import InsideFolder
+from omniloom.storage.inside_store import inside_folder
+from omniloom.storage.open import open_store
+from omniloom.storage.urls import is_url, join_url, relative_to
 
 MAX_UNINDEXED_FILES = 1_000_000
 
@@ -42,7 +44,7 @@ class FolderRows:
         self.root = root
         self.split_part = split_part
         self.wanted = wanted
-        self._inside = InsideFolder(root)
+        self._inside = inside_folder(root)
         self._index = meta_path(root, FOLDER_INDEX)
         self._lines: LineFile | None = None
         self._samples: list[tuple[str, dict[str, str]]] = []
@@ -130,17 +132,16 @@ def part_folders(root: str) -> dict[str, str]:
         DatasetError: two are named for one part.
     """
     found: dict[str, str] = {}
-    for path in sorted(Path(root).iterdir()):
-        if path.name.startswith("."):
+    for entry in open_store(root).children(root):
+        name = entry.rstrip("/")
+        if name.startswith("."):
             continue
-        part = PART_WORDS.get(path.name.lower())
-        if part is None or not path.is_dir():
+        part = PART_WORDS.get(name.lower())
+        if part is None or name == entry:
             return {}
         if part in found:
-            raise DatasetError(
-                f"{root}: {found[part]} and {path.name} both stand for the split part {part!r}. Rename one."
-            )
-        found[part] = path.name
+            raise DatasetError(f"{root}: {found[part]} and {name} both stand for the split part {part!r}. Rename one.")
+        found[part] = name
     return found
 
 
@@ -162,24 +163,33 @@ def list_folder(root: str, *, limit: int | None = MAX_UNINDEXED_FILES) -> list[t
         DatasetError: no samples, more files than the limit, or two files of one key and part.
     """
     samples: dict[str, dict[str, str]] = {}
-    count = 0
-    for folder, folders, names in os.walk(root, onerror=_refuse):
-        folders[:] = sorted(name for name in folders if name != MAIN_FOLDER)
-        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
-        count += len(names)
+    for count, name in enumerate(_names_in_store(root) if is_url(root) else _names_on_disk(root), start=1):
         if limit is not None and count > limit:
             raise DatasetError(
                 f"{root}: more than {limit:,} files, too many to list at each start. Keep the list: "
                 f"`omniloom prepare {root}`."
             )
-        for base in sorted(names):
-            name = base if prefix == "." else f"{prefix}/{base}"
-            halves = split_key(name)
-            if halves is not None and ignored_reason(name) is None:
-                samples.setdefault(halves[0], {})[halves[1]] = name
+        halves = split_key(name)
+        if halves is not None and ignored_reason(name) is None:
+            samples.setdefault(halves[0], {})[halves[1]] = name
     if not samples:
         raise DatasetError(f"{root}: there are no files that could be samples. Check the path of the data set.")
     return sorted(samples.items())
+
+
+def _names_on_disk(root: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(root, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if name != MAIN_FOLDER)
+        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
+        for base in sorted(names):
+            yield base if prefix == "." else f"{prefix}/{base}"
+
+
+def _names_in_store(root: str) -> Iterator[str]:
+    for url in open_store(root).list(root):
+        name = relative_to(url, root)
+        if MAIN_FOLDER not in name.split("/")[:-1]:
+            yield name
 
 
 def write_folder_index(root: str) -> int:
@@ -191,9 +201,17 @@ def write_folder_index(root: str) -> int:
     """
     samples = list_folder(root, limit=None)
     lines = [json.dumps({"key": key, "files": files}) + "\n" for key, files in samples]
-    path = Path(meta_path(root, FOLDER_INDEX))
-    replace_file(path, "".join(lines))
-    write_line_index(path, find_lines(path))
+    if not is_url(root):
+        path = Path(meta_path(root, FOLDER_INDEX))
+        replace_file(path, "".join(lines))
+        write_line_index(path, find_lines(path))
+        return len(samples)
+    from omniloom.data.index.mirror import renew  # noqa: PLC0415 - local sets need no store
+
+    url = join_url(root, f"{MAIN_FOLDER}/{FOLDER_INDEX}")
+    replace_file(url, "".join(lines))
+    write_line_index(url, find_lines(url))
+    renew(root)
     return len(samples)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from omniloom.errors import DatasetError
-from omniloom.storage.files import read_file
+from omniloom.storage.files import read_file, remove_file
 from omniloom.storage.files import replace_file as replace_file  # noqa: PLC0414 - converters import it from here
 from omniloom.storage.urls import is_url, join_url, redacted
 
@@ -85,6 +85,17 @@ def write_sidecar_file(root: str | os.PathLike[str], name: str, text: str) -> st
     replace_file(where, text)
     renew(root)
     return redacted(where)
+
+
+def remove_sidecar_file(root: str | os.PathLike[str], name: str) -> None:
+    """Remove a file of ``.nv-meta`` where it is there."""
+    if not (isinstance(root, str) and is_url(root)):
+        remove_file(meta_path(root, name))
+        return
+    from omniloom.data.index.mirror import renew  # noqa: PLC0415 - local sets need no store
+
+    remove_file(join_url(root, f"{MAIN_FOLDER}/{name}"))
+    renew(root)
 
 
 def parts_path(folder: str | os.PathLike[str], shard: str) -> str:

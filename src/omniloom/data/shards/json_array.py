@@ -10,12 +10,12 @@ import mmap
 import os
 from array import array
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from omniloom.errors import DatasetError
 from omniloom.storage.files import storage_error
+from omniloom.storage.node_copy import kept_copy
 
 CHUNK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -36,7 +36,7 @@ def find_entries(path: str | os.PathLike[str]) -> array[int]:
         StorageError: it cannot be read.
     """
     try:
-        with Path(path).open("rb") as file:
+        with kept_copy(path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 raise DatasetError(f"{os.fspath(path)}: an empty file. Expected a JSON list of objects.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:

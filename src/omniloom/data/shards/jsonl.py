@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from omniloom.data.sample import RawSample
-from omniloom.data.shards.archive_file import read_at
+from omniloom.data.shards.archive_file import Archive, open_archive, read_at
 from omniloom.data.shards.line_index import (
     check_size,
     line_index_path,
@@ -23,6 +23,8 @@ from omniloom.data.shards.rows import FileRows, RowFile
 from omniloom.data.shards.tar_index import ENTRY_BYTES
 from omniloom.errors import DatasetError, SkipSample, StorageError
 from omniloom.storage.files import storage_error
+from omniloom.storage.node_copy import kept_copy
+from omniloom.storage.urls import name_of
 
 logger = logging.getLogger("omniloom")
 
@@ -41,7 +43,7 @@ class LineFile:
     def __init__(self, path: str, *, offsets: array[int] | None = None) -> None:
         self.path = path
         self._offsets = offsets
-        self._data: OpenFile | None = None
+        self._data: Archive | None = None
         self._index: OpenFile | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,13 +68,13 @@ class LineFile:
         """
         data = self._data or self._open()[0]
         start, stop = self.span(record)
-        return read_at(data.descriptor, stop - start, start, path=self.path)
+        return data.read(stop - start, start)
 
     def release(self, what: str) -> None:
         """Close the files; the next question opens them again (see `Pool`)."""
         self._data = self._index = None
 
-    def _open(self) -> tuple[OpenFile, OpenFile | None]:
+    def _open(self) -> tuple[Archive, OpenFile | None]:
         try:
             return self._open_once()
         except StorageError as error:
@@ -80,13 +82,13 @@ class LineFile:
                 raise
         return self._open_once()
 
-    def _open_once(self) -> tuple[OpenFile, OpenFile | None]:
+    def _open_once(self) -> tuple[Archive, OpenFile | None]:
         if self._offsets is not None:
             check_size(self.path, self._offsets[-1])
         elif records_in_index(self.path) is None:
             raise DatasetError(f"{line_index_path(self.path)}: is gone. Make it: `omniloom prepare {self.path}`.")
-        self._data = _opened(self.path)
-        self._index = None if self._offsets is not None else _opened(line_index_path(self.path))
+        self._data = open_archive(self.path, shard=name_of(self.path))
+        self._index = None if self._offsets is not None else _opened(str(kept_copy(line_index_path(self.path))))
         _FILES.keep(self, 2)
         return self._data, self._index
 

@@ -6,6 +6,7 @@ before it ended: blank lines belong to the record before them, those at the begi
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from array import array
@@ -13,7 +14,9 @@ from pathlib import Path
 
 from omniloom.data.shards.tar_index import ENTRY_BYTES, encode_tar_index
 from omniloom.errors import DatasetError, ShardError, StorageError
-from omniloom.storage.files import replace_file, storage_error
+from omniloom.storage.files import file_exists, file_size, replace_file, storage_error
+from omniloom.storage.node_copy import kept_copy
+from omniloom.storage.urls import is_url, name_of
 
 INDEX_SUFFIX = ".idx"
 MAX_UNINDEXED_BYTES = 1 << 30
@@ -23,8 +26,14 @@ _SHOWN = 80
 
 
 def line_index_path(path: str | os.PathLike[str]) -> str:
-    """Path of a file's index: ``.idx`` is put behind its name."""
-    return os.fspath(path) + INDEX_SUFFIX
+    """Path, or URL, of a file's index: ``.idx`` is put behind its name."""
+    bare, mark, query = os.fspath(path).partition("?") if is_url(os.fspath(path)) else (os.fspath(path), "", "")
+    return f"{bare}{INDEX_SUFFIX}{mark}{query}"
+
+
+def has_line_index(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has an index beside it."""
+    return file_exists(line_index_path(path))
 
 
 def find_lines(path: str | os.PathLike[str]) -> array[int]:
@@ -37,7 +46,7 @@ def find_lines(path: str | os.PathLike[str]) -> array[int]:
     offsets = array("Q")
     last = position = 0
     try:
-        with Path(path).open("rb") as file:
+        with kept_copy(path).open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 position += len(raw)
                 line = raw.strip()
@@ -67,7 +76,7 @@ def write_line_index(path: str | os.PathLike[str], offsets: array[int]) -> None:
     Raises:
         StorageError: the folder cannot be written to.
     """
-    mode = Path(path).stat().st_mode & 0o777 | 0o600
+    mode = None if is_url(os.fspath(path)) else Path(path).stat().st_mode & 0o777 | 0o600
     replace_file(line_index_path(path), encode_tar_index(offsets), mode=mode)
 
 
@@ -77,9 +86,9 @@ def records_in_index(path: str | os.PathLike[str]) -> int | None:
     Raises:
         DatasetError: the index has an impossible size, or was made of a file of another size.
     """
-    index = Path(line_index_path(path))
+    index = line_index_path(path)
     try:
-        with index.open("rb") as file:
+        with kept_copy(index).open("rb") as file:
             size_bytes = file.seek(0, os.SEEK_END)
             if size_bytes % ENTRY_BYTES or size_bytes < 2 * ENTRY_BYTES:
                 raise DatasetError(
@@ -88,10 +97,10 @@ def records_in_index(path: str | os.PathLike[str]) -> int | None:
                 )
             file.seek(size_bytes - ENTRY_BYTES)
             (end,) = struct.unpack("<Q", file.read(ENTRY_BYTES))
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        raise storage_error("read", index, error) from error
+        if error.errno == errno.ENOENT:
+            return None
+        raise error if isinstance(error, StorageError) else storage_error("read", index, error) from error
     check_size(path, end)
     return size_bytes // ENTRY_BYTES - 1
 
@@ -103,15 +112,12 @@ def check_size(path: str | os.PathLike[str], end: int) -> None:
         ShardError: ``index-stale``.
         StorageError: the file cannot be looked at.
     """
-    try:
-        size_bytes = Path(path).stat().st_size
-    except OSError as error:
-        raise storage_error("read", path, error) from error
+    size_bytes = file_size(path)
     if size_bytes != end:
         raise ShardError(
             f"{os.fspath(path)}: has {size_bytes:,} bytes, but its index was made when it had {end:,}. Make it again: "
             f"`omniloom prepare {os.fspath(path)}`.",
-            shard=Path(path).name,
+            shard=name_of(os.fspath(path)),
             reason="index-stale",
         )
 
@@ -123,11 +129,11 @@ def offsets_without_index(path: str | os.PathLike[str]) -> array[int]:
         DatasetError: the file is larger than a gigabyte, or as `find_lines`.
     """
     try:
-        size_bytes = Path(path).stat().st_size
-    except FileNotFoundError:
+        size_bytes = file_size(path)
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
         raise DatasetError(f"{os.fspath(path)}: there is no such file. Check the path of the data set.") from None
-    except OSError as error:
-        raise storage_error("read", path, error) from error
     if size_bytes > MAX_UNINDEXED_BYTES:
         raise DatasetError(
             f"{os.fspath(path)}: has no index, and {size_bytes:,} bytes are too many to look for its records at each "

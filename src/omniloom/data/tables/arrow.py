@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omniloom.data.shards.pool import OPEN_FILES, Pool
@@ -11,6 +10,8 @@ from omniloom.data.shards.rows import RowFile
 from omniloom.data.tables.columns import BatchTable, ColumnKind, column_kinds, import_pyarrow
 from omniloom.data.tables.table_rows import TableRows, check_rows, open_table_rows
 from omniloom.errors import ShardError
+from omniloom.storage.node_copy import kept_copy
+from omniloom.storage.urls import name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,7 @@ def map_arrow(path: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """
     pa = import_pyarrow(path)
     try:
-        source = pa.memory_map(path)
+        source = pa.memory_map(str(kept_copy(path)))
         if source.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
             reader = pa.ipc.open_file(source)
             return reader.schema, [reader.get_batch(number) for number in range(reader.num_record_batches)]
@@ -73,7 +74,7 @@ def map_arrow(path: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     except (pa.ArrowException, OSError) as error:
         raise ShardError(
             f"{path}: cannot be opened as Arrow: {error}. Save the data set again, or take the file out.",
-            shard=Path(path).name,
+            shard=name_of(path),
             reason="bad-arrow",
         ) from error
 

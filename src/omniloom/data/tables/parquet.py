@@ -5,15 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omniloom.data.shards.archive_file import mark_at
 from omniloom.data.shards.pool import OPEN_FILES, Pool
 from omniloom.data.shards.rows import RowFile
 from omniloom.data.tables.columns import ColumnKind, column_kinds, import_pyarrow
 from omniloom.data.tables.spool import process_spool
 from omniloom.data.tables.table_rows import TableRows, check_rows, open_table_rows
 from omniloom.errors import ShardError
+from omniloom.storage.object_file import ObjectFile
+from omniloom.storage.urls import is_url, name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,8 +69,8 @@ class ParquetTable:
             with open_parquet(self.file.path) as opened:
                 metadata = opened.metadata
             check_rows(self.file, metadata.num_rows)
-            status = Path(self.file.path).stat()
-            self._stamp = status.st_size, status.st_mtime_ns
+            mark = mark_at(self.file.path)
+            self._stamp = mark.size_bytes, mark.mtime_ns
             self._ends = list(accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)))
             self._metadata = metadata
             _TABLES.keep(self, 1)
@@ -111,11 +113,14 @@ def open_parquet(path: str) -> pq.ParquetFile:
 
     try:
         # Not buffered ahead: a column of images would be read whole at once.
-        return pq.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        if not is_url(path):
+            return pq.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        # Over a network the pieces of columns are fetched in as few long ranges as possible.
+        return pq.ParquetFile(pa.PythonFile(ObjectFile(path), "r"), pre_buffer=True)
     except (pa.ArrowException, OSError) as error:
         raise ShardError(
             f"{path}: cannot be opened as Parquet: {error}. Fetch the file again, or take it out.",
-            shard=Path(path).name,
+            shard=name_of(path),
             reason="bad-parquet",
         ) from error
 

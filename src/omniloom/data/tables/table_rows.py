@@ -9,7 +9,7 @@ from omniloom.data.sample import RawSample
 from omniloom.data.shards.rows import FileRows, RowFile
 from omniloom.data.tables.columns import ColumnKind, row_parts
 from omniloom.errors import DatasetError, ShardError, SkipSample
-from omniloom.storage.inside import InsideFolder
+from omniloom.storage.inside_store import inside_folder
 
 KEY_COLUMN = "__key__"
 """A column of this name holds the keys of the samples, as in tables that were made of WebDatasets."""
@@ -52,7 +52,7 @@ class TableRows(FileRows):
         self.kinds = {name: kind for name, kind in kinds.items() if name != KEY_COLUMN}
         self.names = tuple(names)
         self._tables = list(tables)
-        self._inside = InsideFolder(root)
+        self._inside = inside_folder(root)
 
     def read(self, row: int) -> RawSample:
         """The parts of a row. Raises SkipSample, ShardError or StorageError."""
