@@ -247,7 +247,7 @@ class _Kept:
 
 
 def kept_bytes(module: nn.Module, *inputs: Any, shared: Iterable[Tensor] = (), **named: Any) -> int:
-    """Bytes that a module keeps for its gradients, without parameters and what is ``shared``; no values need be there."""
+    """Bytes that a module keeps for its gradients, without its parameters and what is ``shared``."""
     kept = _Kept([*module.parameters(), *shared])
     with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda tensor: tensor):
         module(*inputs, **named)
