@@ -12,7 +12,7 @@ import pytest
 import omniloom
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"torch", "numpy", "PIL", "rich", "sqlite3", "multiprocessing"}
+HEAVY = {"torch", "numpy", "PIL", "rich", "sqlite3", "multiprocessing", "omniloom.storage.remote"}
 
 
 @pytest.mark.parametrize(

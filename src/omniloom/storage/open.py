@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omniloom.errors import StorageError
-from omniloom.storage.backend import Backend
-from omniloom.storage.bucket import Bucket
 from omniloom.storage.local import LocalStore, file_path
-from omniloom.storage.remote import RemoteStore
 from omniloom.storage.store import Store
-from omniloom.storage.tuning import Options
 from omniloom.storage.urls import redacted, scheme_of
+
+if TYPE_CHECKING:
+    from omniloom.storage.backend import Backend
+    from omniloom.storage.tuning import Options
+
+
+def _bucket(root: str, options: Options) -> Backend:
+    from omniloom.storage.bucket import Bucket  # noqa: PLC0415 - a command on local files starts without it
+
+    return Bucket(root, options)
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,13 @@ class Scheme:
 SCHEMES: dict[str, Scheme] = {
     "": Scheme("a plain path", local=str),
     "file": Scheme("a file on this machine", local=file_path),
-    "s3": Scheme("Amazon S3 and what speaks it", connect=Bucket),
-    "s3a": Scheme("the same, as Hadoop writes it", connect=Bucket),
-    "gs": Scheme("Google Cloud Storage", connect=Bucket),
-    "az": Scheme("Azure Blob Storage", connect=Bucket),
-    "abfss": Scheme("Azure Data Lake Storage", connect=Bucket),
-    "https": Scheme("a web server", connect=Bucket, query_is_ours=False),
-    "http": Scheme("a web server without TLS, where that is allowed", connect=Bucket, query_is_ours=False),
+    "s3": Scheme("Amazon S3 and what speaks it", connect=_bucket),
+    "s3a": Scheme("the same, as Hadoop writes it", connect=_bucket),
+    "gs": Scheme("Google Cloud Storage", connect=_bucket),
+    "az": Scheme("Azure Blob Storage", connect=_bucket),
+    "abfss": Scheme("Azure Data Lake Storage", connect=_bucket),
+    "https": Scheme("a web server", connect=_bucket, query_is_ours=False),
+    "http": Scheme("a web server without TLS, where that is allowed", connect=_bucket, query_is_ours=False),
 }
 """All schemes."""
 
@@ -88,4 +94,6 @@ def local_path(url: str) -> str:
 def _make(scheme: Scheme, options: dict[str, Any]) -> Store:
     if scheme.connect is None:
         return LocalStore(scheme.local or str)
+    from omniloom.storage.remote import RemoteStore  # noqa: PLC0415 - a command on local files starts without it
+
     return RemoteStore(scheme.connect, query_is_ours=scheme.query_is_ours, given=options)
