@@ -18,22 +18,21 @@ class WeakCallbacks:
     """Functions and bound methods, each once and held weakly, in the order of their coming."""
 
     def __init__(self) -> None:
-        self._hooks: dict[weakref.ref[Any], None] = {}
+        self._hooks: dict[tuple[int, ...], weakref.ref[Any]] = {}  # by identity: objects need not be hashable
 
     def add_hook(self, hook: Hook) -> None:
         """Add a function or a bound method."""
-        kind: Any = weakref.WeakMethod if hasattr(hook, "__self__") else weakref.ref
-        self._hooks[kind(hook, self._forget)] = None
+        owner = getattr(hook, "__self__", None)
+        mark = (id(hook),) if owner is None else (id(owner), id(getattr(hook, "__func__", None)))
+        kind: Any = weakref.ref if owner is None else weakref.WeakMethod
+        self._hooks[mark] = kind(hook, lambda _: self._hooks.pop(mark, None))
 
     def run(self) -> None:
         """Call those that are still there."""
-        for held in list(self._hooks):
+        for held in list(self._hooks.values()):
             hook = held()
             if hook is not None:
                 hook()
-
-    def _forget(self, held: weakref.ref[Any]) -> None:
-        self._hooks.pop(held, None)
 
 
 _BEFORE, _IN_PARENT, _IN_CHILD = WeakCallbacks(), WeakCallbacks(), WeakCallbacks()
