@@ -10,7 +10,7 @@ from typing import Literal
 Fallback = Literal["none", "first", "random"] | random.Random
 
 _ENDS = ",.!?;:'"
-_LONG_WORDS = 5
+LONG_WORDS = 5
 """More words than these, and the text of an option is looked for as well."""
 
 _SCIENCE_QA_OPTIONS = "ABCDE"
@@ -39,12 +39,17 @@ def mmmu_choice(
     places = {letter: padded.rfind(f"({letter})") for letter in options}
     if max(places.values(), default=-1) < 0:
         places = {letter: padded.rfind(f" {letter} ") for letter in options}
-    if max(places.values(), default=-1) < 0 and len(padded.split()) > _LONG_WORDS:
+    if max(places.values(), default=-1) < 0 and len(padded.split()) > LONG_WORDS:
         lowered = padded.lower()
         places = {letter: lowered.rfind(text.lower()) for letter, text in options.items()}
     found = [letter for letter in options if places[letter] >= 0]
     if found:
         return max(found, key=lambda letter: places[letter])  # the first of those that begin at one place
+    return guessed_letter(options, fallback, item=item)
+
+
+def guessed_letter(options: Mapping[str, str], fallback: Fallback, *, item: str = "") -> str | None:
+    """A letter where none was said, as the fallback has it; see `mmmu_choice`."""
     if fallback == "none" or not options:
         return None
     letters = list(options)

@@ -9,6 +9,7 @@ from typing import Literal
 from omniloom.evaluate.scores.anls import levenshtein
 
 QuestionType = Literal["multi_choice", "free_form"]
+Integers = Literal["whole", "cut"]
 AnswerType = Literal["text", "integer", "float", "list"]
 
 _LETTER = re.compile(r"\(([a-zA-Z])\)")
@@ -49,6 +50,7 @@ def mathvista_prediction(
     answer_type: AnswerType,
     choices: Sequence[str] | None = None,
     precision: float | None = None,
+    integers: Integers = "whole",
 ) -> str | None:
     """An extracted answer as the value that is compared with the right one; ``None`` where it is none of its kind.
 
@@ -58,13 +60,15 @@ def mathvista_prediction(
         answer_type: of the problem.
         choices: texts of the choices.
         precision: decimals of a float.
+        integers: ``whole``: "1.0" and "66.67" are no integers, as when most published files were scored; ``cut``: what
+            follows the point is cut off, as the official program does since.
     """
     text = str(extraction).strip() if extraction is not None else ""
     if question_type == "multi_choice":
         return _choice(text, choices or ())
     try:
         if answer_type == "integer":
-            return str(int(text))  # "66.67" is no integer, and is not rounded to one
+            return str(int(text) if integers == "whole" else int(float(text)))
         if answer_type == "float":
             return str(round(float(text), int(precision or 0)))
     except (ValueError, OverflowError):

@@ -10,6 +10,7 @@ from typing import Any
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import letters, read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.choices import Fallback, marked_answer, mmmu_choice
+from omniloom.evaluate.scores.mmmu_pro import mmmu_pro_choice
 from omniloom.evaluate.scores.open_answers import mmmu_open_correct, mmmu_open_values
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Cell, Item, Scores, Task, grouped, image_name, mean
@@ -121,6 +122,17 @@ def _fields(item: Item, answer: str) -> dict[str, Any]:
     return row | ({"index2ans": dict(item.options), "all_choices": list(item.options)} if item.options else {})
 
 
+def score_pro(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
+    """Accuracy over all questions, each of which has options; ``published`` draws a letter where none is found."""
+    fallback: Fallback = random.Random(_OFFICIAL_SEED) if variant == "published" else "none"
+    worth = [
+        float(mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id) in item.answers)
+        for item, text in zip(items, answers, strict=True)
+    ]
+    groups = {name: grouped(items, worth, name) for name in ("domain", "subject")}
+    return Scores(metrics={"accuracy": 100 * mean(worth)}, items=worth, groups=groups)
+
+
 MMMU = Task(
     name="mmmu",
     title="MMMU (Yue et al. 2024)",
@@ -139,9 +151,9 @@ MMMU_PRO = Task(
     metric="accuracy, percent",
     read=read,
     prompt=prompt,
-    score=score,
+    score=score_pro,
     variants=("no-guess", "published"),
-    oracle="",
+    oracle="the letters that its program wrote into four files of GPT-4o, 6,920 answers, each equal",
     columns=("response", "text", "prediction"),
     fields=_fields,
 )

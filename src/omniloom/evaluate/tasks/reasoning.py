@@ -49,7 +49,12 @@ def _mathvista(item: Item, text: str, variant: str) -> bool:
     extraction: str | None = text
     if variant == "rules":
         extraction = mathvista_extraction(text, **kinds)
-    prediction = mathvista_prediction(extraction, **kinds, precision=item.facts.get("precision"))
+    prediction = mathvista_prediction(
+        extraction,
+        **kinds,
+        precision=item.facts.get("precision"),
+        integers="cut" if variant == "cut-integers" else "whole",
+    )
     return bool(item.answers) and mathvista_correct(prediction, item.answers[0])
 
 
@@ -96,8 +101,8 @@ MATHVISTA = Task(
     read=read_mathvista,
     prompt=lambda item: item.question.replace("Hint: ", ""),
     score=score_mathvista,
-    variants=("published", "rules"),
-    oracle="the published score file of LLaVA-Llama-2-13B: 261 of 1,000, each item equal",
+    variants=("published", "cut-integers", "rules"),
+    oracle="23 published score files, each item equal: 22 by the default rule, 1 by cut-integers",
     columns=("extraction", "response"),
     fields=_fields,
 )
