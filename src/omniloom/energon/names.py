@@ -72,7 +72,7 @@ _LEGACY = _words(
     "VQAWebdataset VQAOCRWebdataset CrudeWebdataset"
 )
 
-_COMMANDS = _words("analyze_debug checkpoint info lint prepare prepare_media preview")
+_COMMANDS = _words("analyze_debug checkpoint info lint mount prepare prepare_media preview")
 
 HOME: dict[str, tuple[str, str]] = {
     **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},

@@ -12,7 +12,7 @@ import click
 from omniloom._version import __version__
 from omniloom.data.index.layout import DATASET_YAML
 from omniloom.errors import OmniloomError
-from omniloom.tools import analyze_debug, energon_preview, info, lint, prepare, prepare_media, state
+from omniloom.tools import analyze_debug, energon_preview, info, lint, mount, prepare, prepare_media, state
 
 EXIT_ERROR = 1
 
@@ -51,6 +51,7 @@ COMMANDS: dict[str, click.Command] = {
     "info": info.command,
     "lint": _lint,
     "preview": energon_preview.command,
+    "mount": mount.command,
     "checkpoint": _checkpoint,
     "analyze_debug": analyze_debug.command,
 }

@@ -41,6 +41,7 @@ COMMANDS: dict[str, Entry] = {
     "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),
     "inspect": Entry("omniloom.tools.inspect:command", "Show samples as the model sees them: tokens, tiles, packs."),
     "preview": Entry("omniloom.tools.preview:command", "Show samples in the terminal or as an HTML page."),
+    "mount": Entry("omniloom.tools.mount:command", "Show a prepared data set as a folder of files."),
     "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
     "generate": Entry("omniloom.tools.generate:command", "Answer the items of a benchmark."),
     "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
