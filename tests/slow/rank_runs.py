@@ -22,6 +22,7 @@ from torch import distributed
 from omniloom.conversion.loading import fill_parameter, load_weights
 from omniloom.model.build import build, parameter_shapes
 from omniloom.model.lora import LoraConfig, add_lora, fresh_factor, is_lora
+from omniloom.parallel.balance import BalancedLoader
 from omniloom.parallel.feed import GroupLoader
 from omniloom.parallel.plan import ParallelConfig, gather_each_once, lay_out, parallelize, pipeline_of
 from omniloom.train.batches import PackedMicroBatch
@@ -83,6 +84,10 @@ def one_run(
     model = parallelize(model, config, ranks).to_empty(device="cpu")
     read = fill(model)
     own = tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
+    if own is not None and ranks.data is not None and config.balance == "ranks":
+        loop_packs = GLOBAL_BATCH // ranks.data_ranks
+        cost = lambda batch: float((batch.document_lengths**2).sum())  # noqa: E731
+        own = BalancedLoader(own, micro_batches=loop_packs, cost=cost, group=ranks.data, across_ranks=True)
     run = Run(
         model=model,
         optimizer=make_optimizer(model, settings, OptimizerConfig(weight_decay=0.1)),
@@ -107,6 +112,7 @@ def one_run(
         ]
         told["validation"] = mean_loss(model, batches, group=ranks.data)
     told["read"] = read
+    told["balance"] = dict(getattr(own, "told", {}))
     told["weights"] = {name: whole(value) for name, value in model.named_parameters()}
     return told
 

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
 def test_all_ranks_are_given_the_batches_of_the_first(tmp_path: Path) -> None:
     body = """
 from tests.contract.tiny_llava import packed_batch
-from omniloom.parallel.feed import FIELDS, FeedError, GroupLoader
+from omniloom.parallel.feed import FeedError, GroupLoader
+from omniloom.parallel.wire import FIELDS
 def broken():
     yield packed_batch(1)
     raise OSError("the disk is gone")
@@ -39,7 +40,7 @@ print(json.dumps([whole, taken(broken())[1]]))
     assert batches[0][-1][1] == []
     for found, told in others:
         assert found == first
-        assert told.startswith("FeedError: the first rank of this tensor-parallel group could not load a batch")
+        assert told.startswith("FeedError: the first rank of this group could not load a batch")
 
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:

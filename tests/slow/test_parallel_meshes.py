@@ -55,6 +55,10 @@ def check(ranks: int, meshes: list[tuple[str, dict[str, Any]]], folder: Path, al
             cut = ranks > 1 and not parallel.get("context")
             # A rank reads its slices: of the tiny model most is in matrices that are sharded or cut.
             assert not cut or found["read"] < 0.75 * alone[like]["read"]
+            if parallel.get("balance") == "ranks":
+                told = found["balance"]
+                assert 1 <= told["imbalance_after"] < told["imbalance_before"]
+                assert told["exchanged_bytes"] > 0
         except AssertionError as error:
             raise AssertionError(f"{like} {parallel}: {error}") from error
 
@@ -62,6 +66,7 @@ def check(ranks: int, meshes: list[tuple[str, dict[str, Any]]], folder: Path, al
 def test_two_ranks(tmp_path: Path, alone: dict[str, Any]) -> None:
     meshes: list[tuple[str, dict[str, Any]]] = [
         ("plain", {}),
+        ("plain", {"balance": "ranks"}),
         ("plain", {"tensor": 2}),
         ("plain", {"tensor": 2, "sequence": True, "pad_tokens": 16}),
         ("tied", {"tensor": 2, "sequence": True, "recompute": EVERY_LAYER}),

@@ -1,37 +1,22 @@
-"""One loader for all ranks of a tensor-parallel group: its first rank loads, the others are sent each batch."""
+"""One loader for all ranks of a group: its first rank loads, the others are sent each batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
 from omniloom.errors import OmniloomError
+from omniloom.parallel.wire import HEADER_NUMBERS, SentBatch, bytes_told, header_of, payload_of, tensors_of
 
-FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "shown_tiles", "images")
-_DTYPES = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
-_MOST_DIMS = 4
 _BATCH, _END, _FAILED = 0, 1, 2
 _FOLLOWS = "follows"
 
 
 class FeedError(OmniloomError, RuntimeError):
     """The rank that loads for others could not."""
-
-
-@dataclass(frozen=True)
-class SentBatch:
-    """A packed batch as it came from the first rank; see `omniloom.train.batches.PackedBatch`."""
-
-    input_ids: Tensor
-    labels: Tensor
-    document_lengths: Tensor
-    image_positions: Tensor
-    shown_tiles: Tensor
-    images: Tensor
 
 
 class GroupLoader:
@@ -75,36 +60,27 @@ class GroupLoader:
             try:
                 batch = next(batches, None)
             except BaseException:
-                self._broadcast(_header(_FAILED, []), group)
+                self._broadcast(_told(_FAILED), group)
                 raise
             if batch is None:
-                self._broadcast(_header(_END, []), group)
+                self._broadcast(_told(_END), group)
                 return
-            tensors = [getattr(batch, name).contiguous() for name in FIELDS]
-            self._broadcast(_header(_BATCH, tensors), group)
-            self._broadcast(torch.cat([each.flatten().view(torch.uint8) for each in tensors]), group)
+            tensors = tensors_of(batch)
+            self._broadcast(_told(_BATCH, header_of(tensors)), group)
+            self._broadcast(payload_of(tensors), group)
             yield batch
 
     def _receive(self) -> SentBatch | None:
         """A batch, or ``None`` at the end. Raises FeedError where the first rank could not load."""
         group = self._group
-        status, *told = self._broadcast(_header(_BATCH, []), group).tolist()
+        told = self._broadcast(_told(_BATCH), group)
+        status, header = int(told[0]), told[1:]
         if status == _FAILED:
-            raise FeedError(
-                "the first rank of this tensor-parallel group could not load a batch; its own error says why."
-            )
+            raise FeedError("the first rank of this group could not load a batch; its own error says why.")
         if status == _END:
             return None
-        width = 2 + _MOST_DIMS
-        kinds = [_DTYPES[told[place]] for place in range(0, len(told), width)]
-        shapes = [told[place + 2 : place + 2 + told[place + 1]] for place in range(0, len(told), width)]
-        sizes = [torch.Size(shape).numel() * kind.itemsize for kind, shape in zip(kinds, shapes, strict=True)]
-        payload = self._broadcast(torch.empty(sum(sizes), dtype=torch.uint8), group)
-        parts = torch.split(payload, sizes)
-        # A copy each: a view of another type has to begin at a multiple of its size.
-        return SentBatch(
-            *(part.clone().view(kind).reshape(shape) for part, kind, shape in zip(parts, kinds, shapes, strict=True))
-        )
+        payload = torch.empty(bytes_told(header), dtype=torch.uint8)
+        return SentBatch.of(header, self._broadcast(payload, group))
 
     def _broadcast(self, tensor: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
         """The first rank's tensor, on the host."""
@@ -114,10 +90,7 @@ class GroupLoader:
         return there.cpu()
 
 
-def _header(status: int, tensors: list[Tensor]) -> Tensor:
-    """A status, then of each field: number of its dtype, of its dimensions, and four sizes; int64."""
-    numbers = [status]
-    for tensor in tensors or [torch.empty(0)] * len(FIELDS):
-        shape = list(tensor.shape)
-        numbers += [_DTYPES.index(tensor.dtype), len(shape), *shape, *[0] * (_MOST_DIMS - len(shape))]
-    return torch.tensor(numbers, dtype=torch.int64)
+def _told(status: int, header: Tensor | None = None) -> Tensor:
+    """A status, and the header of a batch; int64."""
+    numbers = torch.zeros(HEADER_NUMBERS, dtype=torch.int64) if header is None else header
+    return torch.cat([torch.tensor([status]), numbers])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from omniloom.model.documents import Documents
 from omniloom.model.llava import ShownTiles
@@ -39,7 +38,6 @@ class PackedMicroBatch:
         image_positions: int64 (features,).
         learned_tokens: labelled tokens.
         num_images: tiles that the tower sees.
-        padding_tokens: of the last document, which is there to fill the batch up.
     """
 
     input_ids: Tensor
@@ -49,12 +47,11 @@ class PackedMicroBatch:
     image_positions: Tensor
     learned_tokens: int
     num_images: int
-    padding_tokens: int = 0
 
     @classmethod
-    def of(cls, batch: PackedBatch, device: torch.device, *, multiple: int = 1) -> PackedMicroBatch:
-        """The batch, copied to a device and filled up to a multiple of tokens; the host reads what it has to before."""
-        own = cls(
+    def of(cls, batch: PackedBatch, device: torch.device) -> PackedMicroBatch:
+        """The batch, copied to a device; what the host has to know of it is read before."""
+        return cls(
             input_ids=batch.input_ids.to(device, non_blocking=True),
             labels=batch.labels.to(device, non_blocking=True),
             documents=Documents.of_lengths(batch.document_lengths.tolist()),
@@ -63,25 +60,11 @@ class PackedMicroBatch:
             learned_tokens=int((batch.labels != IGNORED).sum()),
             num_images=len(batch.images),
         )
-        return own.filled_up(-(-own.documents.tokens // multiple) * multiple)
-
-    def filled_up(self, tokens: int) -> PackedMicroBatch:
-        """The same with a last document of which nothing is learned, so that it has so many tokens in all."""
-        more = tokens - self.documents.tokens
-        if not more:
-            return self
-        return replace(
-            self,
-            input_ids=functional.pad(self.input_ids, (0, more)),
-            labels=functional.pad(self.labels, (0, more), value=IGNORED),
-            documents=Documents((*self.documents.bounds, tokens)),
-            padding_tokens=self.padding_tokens + more,
-        )
 
     @property
     def tokens(self) -> int:
-        """Tokens, image features and all, without those that fill up."""
-        return self.documents.tokens - self.padding_tokens
+        """Tokens, image features and all."""
+        return self.documents.tokens
 
     def loss(self, model: nn.Module) -> LossSum:
         """The summed loss of its labelled tokens."""
@@ -110,11 +93,10 @@ class Feed:
     Args:
         loader: gives packed batches; where a pass ends, the next begins.
         device: where micro-batches go.
-        multiple: of tokens, to which each is filled up.
     """
 
-    def __init__(self, loader: Any, device: torch.device, *, multiple: int = 1) -> None:
-        self._loader, self._device, self._multiple = loader, device, multiple
+    def __init__(self, loader: Any, device: torch.device) -> None:
+        self._loader, self._device = loader, device
         self._pass: Iterator[Any] = iter(())
         self.seconds_waited = 0.0
 
@@ -123,7 +105,7 @@ class Feed:
         started = time.perf_counter()
         batches = [self._next() for _ in range(count)]
         self.seconds_waited += time.perf_counter() - started
-        return [PackedMicroBatch.of(batch, self._device, multiple=self._multiple) for batch in batches]
+        return [PackedMicroBatch.of(batch, self._device) for batch in batches]
 
     def _next(self) -> Any:
         try:

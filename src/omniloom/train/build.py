@@ -18,6 +18,7 @@ from omniloom.model.lora import add_lora
 from omniloom.parallel.feed import GroupLoader
 from omniloom.parallel.plan import gather_each_once, lay_out, parallelize, pipeline_of
 from omniloom.storage.files import replace_file
+from omniloom.train.balancing import ToldByLoader, balanced_loader
 from omniloom.train.checkpoint import Checkpoints
 from omniloom.train.data import task_encoder, training_data
 from omniloom.train.filling import fill_model
@@ -52,6 +53,9 @@ def build(recipe: Recipe) -> Run:
     encoder = task_encoder(recipe.data, recipe.model, config)
     hooks = hooks_of(recipe, model, config=config, encoder=encoder, workers=workers, device=device)
     own = get_savable_loader(training_data(recipe.data, encoder, workers)) if ranks.loads else None
+    loop = _loop(recipe, data_ranks=ranks.data_ranks)
+    balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
+    hooks.append(ToldByLoader(balanced))
 
     folder = Path(recipe.folder)
     if not distributed.is_initialized() or distributed.get_rank() == 0:
@@ -59,9 +63,9 @@ def build(recipe: Recipe) -> Run:
     return Run(
         model=model,
         optimizer=make_optimizer(model, recipe.parts, recipe.optimizer),
-        loader=HookedLoader(GroupLoader(own, group=ranks.model, device=device), hooks),
+        loader=HookedLoader(GroupLoader(balanced, group=ranks.model, device=device), hooks),
         checkpoints=Checkpoints(folder, recipe.checkpoint),
-        loop=_loop(recipe, data_ranks=ranks.data_ranks),
+        loop=loop,
         schedule=recipe.schedule,
         log=recipe.log,
         folder=folder,
