@@ -18,6 +18,7 @@ from omniloom.evaluate.tasks.answers import (
     VQAV2,
 )
 from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
+from omniloom.evaluate.tasks.documents import RD_TABLEBENCH
 from omniloom.evaluate.tasks.easy_vqa import EASY_VQA
 from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
 from omniloom.evaluate.tasks.reasoning import MATHVISTA, SCIENCEQA
@@ -28,8 +29,8 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         COCO, NOCAPS, FLICKR30K, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
-        REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME, PERCEPTION_TEST,
-        EASY_VQA,
+        RD_TABLEBENCH, REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME,
+        PERCEPTION_TEST, EASY_VQA,
     )
 }  # fmt: skip
 
@@ -37,7 +38,7 @@ MEGATRON_NAMES = {
     "captioning": "coco-captions", "TextVQA": "textvqa", "VQAv2": "vqav2", "ChartQA": "chartqa", "MMMU": "mmmu",
     "OCRBench": "ocrbench", "MathVista": "mathvista", "AI2D": "ai2d", "InfoVQA": "infovqa", "SPDocVQA": "docvqa",
     "RealworldQA": "realworldqa", "VideoMME": "videomme", "MVBench": "mvbench", "MotionBench": "motionbench",
-    "PhysGameBench": "physgame", "PerceptionTest": "perception-test",
+    "PhysGameBench": "physgame", "PerceptionTest": "perception-test", "RD_TableBench": "rd-tablebench",
 }  # fmt: skip
 """Names of Megatron's example for the same tasks."""
 
