@@ -89,13 +89,12 @@ def test_the_sidecar_made_in_a_store_is_that_of_the_disk(tmp_path: Path) -> None
             (path / ".nv-meta/dataset.yaml").write_text(described)
         else:
             open_store(path).write(f"{path}/.nv-meta/dataset.yaml", described.encode())
-    read = [
-        [
-            sample.__key__
-            for sample in ol.get_loader(ol.get_val_dataset(str(path), worker_config=config, batch_size=None))
-        ]
-        for path in (root, f"{BUCKET}/plain")
-    ]
+    encoder = ol.DefaultTaskEncoder()
+    encoder.decoder = None
+    read = []
+    for path in (root, f"{BUCKET}/plain"):
+        dataset = ol.get_val_dataset(str(path), worker_config=config, batch_size=None, task_encoder=encoder)
+        read.append([sample["__key__"] for sample in ol.get_loader(dataset)])
     assert read[0] == read[1] == [f"3-{row}" for row in range(5)]
 
 
@@ -195,6 +194,16 @@ def test_short_members_are_streamed(tmp_path: Path) -> None:
     assert archive.transfer.size_bytes < 1.5 * (tmp_path / "i.tar").stat().st_size
 
 
+def test_what_was_streamed_is_not_asked_for_again(tmp_path: Path) -> None:
+    write_tar(tmp_path / "m.tar", [(f"{row:02d}.jpg", bytes(700_000)) for row in range(40)])
+    upload(tmp_path, f"{BUCKET}/middle")
+    archive = RemoteArchive(f"{BUCKET}/middle/m.tar")
+    archive._speed = _Link(latency_seconds=0.02, bytes_per_second=100e6)
+    scan = scan_shard(f"{BUCKET}/middle/m.tar", shard="m.tar", archive=archive)
+    assert scan == scan_shard(tmp_path / "m.tar", shard="m.tar")  # its fingerprint is made of all 40 headers
+    assert archive.transfer.requests <= 10  # 28 MB in windows of up to 8 MiB, and one look
+
+
 def test_the_link_is_measured() -> None:
     speed = LinkSpeed()
     for _ in range(50):
@@ -202,7 +211,8 @@ def test_the_link_is_measured() -> None:
         speed.count(8 << 20, 0.050 + (8 << 20) / 200e6)
     assert speed.latency_seconds == pytest.approx(0.050)
     assert speed.bytes_per_second == pytest.approx(200e6)
-    assert speed.worth_a_hop_bytes == pytest.approx(10e6)
+    assert speed.worth_a_hop_bytes == 4 << 20  # 10 MB, but for what other shards may do with the link
+    assert LinkSpeed(0.01, 200e6).worth_a_hop_bytes == pytest.approx(2e6)
 
 
 # --- a sidecar elsewhere

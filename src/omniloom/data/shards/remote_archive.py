@@ -3,7 +3,7 @@
 To index an archive one header after the other is needed, and the payloads between them are not. A jump to the next
 header costs a request, so one latency; reading on costs the payload's bytes. The quicker one depends on the link and on
 the payloads, so both are measured as the archive is read: jumps beyond ``latency x bandwidth`` bytes are made, shorter
-ones are streamed over.
+ones are streamed over. Long payloads are jumped over in any case: many shards share the link, and bytes may cost money.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from omniloom.data.shards.archive_file import FileMark, Window
+from omniloom.data.shards.header import BLOCK_BYTES
 from omniloom.errors import StorageError
 from omniloom.storage.open import open_store
 from omniloom.storage.spool import SPOOL
@@ -30,7 +31,12 @@ HOP_BYTES = 8 << 10
 STREAM_BYTES = 8 << 20
 """The longest window of a stream."""
 
+LONG_PAYLOAD_BYTES = 4 << 20
+"""A longer payload is never streamed over."""
+
 _KEPT_BYTES = 4 << 20
+_HEADERS_KEPT = 8_192
+_MAGIC, _MAGIC_AT = b"ustar", 257
 _ASSUMED_LATENCY_SECONDS = 0.03
 _ASSUMED_BYTES_PER_SECOND = 100e6
 _SMALL_BYTES = 64 << 10
@@ -99,8 +105,8 @@ class LinkSpeed:
 
     @property
     def worth_a_hop_bytes(self) -> float:
-        """What could be streamed while one request is on its way."""
-        return self.latency_seconds * self.bytes_per_second
+        """What could be streamed while one request is on its way; no more than a long payload."""
+        return min(self.latency_seconds * self.bytes_per_second, float(LONG_PAYLOAD_BYTES))
 
 
 _speeds: dict[str, LinkSpeed] = {}
@@ -134,6 +140,7 @@ class RemoteArchive:
         self._stat: Stat | None = None
         self._kept: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
+        self._headers: dict[int, bytes] = {}
 
     def stat(self) -> Stat:
         """Size and ETag. Raises StorageError; ``errno.ENOENT`` where there is no such object."""
@@ -193,6 +200,7 @@ class RemoteArchive:
     def close(self) -> None:
         """Forget what was kept."""
         self._kept.clear()
+        self._headers.clear()
         self._kept_bytes = 0
 
     def fetch_window(self, start: int, length: int, *, jumped: bool) -> bytes:
@@ -202,8 +210,19 @@ class RemoteArchive:
         self._kept.append((start, data))
         self._kept_bytes += len(data)
         while self._kept_bytes > _KEPT_BYTES:
-            self._kept_bytes -= len(self._kept.popleft()[1])
+            base, old = self._kept.popleft()
+            self._kept_bytes -= len(old)
+            self._keep_headers(base, old)
         return data
+
+    def _keep_headers(self, base: int, data: bytes) -> None:
+        """Keep what looks like headers of a window that goes: a shard's fingerprint asks for some of them again."""
+        at = data.find(_MAGIC)
+        while at >= 0 and len(self._headers) < _HEADERS_KEPT:
+            start = at - _MAGIC_AT
+            if start >= 0 and (base + start) % BLOCK_BYTES == 0:
+                self._headers[base + start] = data[start : start + BLOCK_BYTES]
+            at = data.find(_MAGIC, at + 1)
 
     @property
     def worth_a_hop_bytes(self) -> float:
@@ -211,6 +230,8 @@ class RemoteArchive:
         return self._speed.worth_a_hop_bytes
 
     def _from_kept(self, start: int, length: int) -> bytes | None:
+        if length == BLOCK_BYTES and len(block := self._headers.get(start, b"")) == length:
+            return block
         stop = min(start + length, self.stat().size_bytes)
         for base, data in self._kept:
             if base <= start and stop <= base + len(data):
