@@ -94,21 +94,29 @@ def _rank(state: Any) -> Mapping[str, Any]:
 def _worker(worker: Any) -> dict[str, Any]:
     """Batches that a worker has given, and rows of each leaf that it had read at the checkpoint it would begin from."""
     if isinstance(worker, dict):
-        return {"batches": None, "leaf_rows": list(_rows(worker))}
+        return {"batches": None, **_leaves(worker)}
     checkpoint = _fields(worker)
     inner = _fields(checkpoint["state"]) if checkpoint.get("state") is not None else {}
     batches = inner.get("sample_index", 0) + checkpoint.get("offset", 0)
-    return {"batches": batches, "leaf_rows": list(_rows(inner.get("dataset_state", {})))}
+    return {"batches": batches, **_leaves(inner.get("dataset_state", {}))}
 
 
-def _rows(tree: Any) -> Iterator[int]:
-    """Rows that the leaves below a node have given."""
+def _leaves(tree: Any) -> dict[str, list[Any]]:
+    """Of each leaf below a node: rows that it has given; whole epochs of the worker's share, and rows in them."""
+    leaves = list(_leaf_states(tree))
+    whole = [
+        (leaf.get("_epoch_count", 0), leaf["_sample_count"] - leaf.get("_epoch_sample_count", 0)) for leaf in leaves
+    ]
+    return {"leaf_rows": [leaf["_sample_count"] for leaf in leaves], "leaf_epochs": whole}
+
+
+def _leaf_states(tree: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(tree, dict):
         return
     if "_sample_count" in tree:
-        yield tree["_sample_count"]
+        yield tree
     for child in tree.get("datasets", ()):
-        yield from _rows(child)
+        yield from _leaf_states(child)
 
 
 def _fields(value: Any) -> dict[str, Any]:

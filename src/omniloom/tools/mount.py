@@ -81,7 +81,10 @@ class MountedTree:
 @click.option("-s", "--sample-folders", is_flag=True, help="A folder for each sample, not one for all parts.")
 @click.option("-w", "--allow-slow", is_flag=True, help="Read names from shards that an old version has indexed.")
 def command(path: Path, mountpoint: Path, *, detach: bool, sample_folders: bool, allow_slow: bool) -> None:
-    """Show a prepared data set as a folder of files, until it is unmounted or Ctrl-C is pressed."""
+    """Show a prepared data set as a folder of files.
+
+    It is there until it is unmounted, or Ctrl-C is pressed.
+    """
     if allow_slow and not sample_folders:
         raise click.UsageError("--allow-slow goes with --sample-folders: without names there is no flat list.")
     fuse = _fuse()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from omniloom.data.loader.state import RankState, deal, put_together, read_states, write_state
+from omniloom.data.loader.state import RankState, deal, put_together
 from omniloom.data.plan.lane import check_ranks_divide
-from omniloom.errors import ConfigError, StateError
-from omniloom.tools.energon_state import EnergonState, read_energon_state
+from omniloom.errors import ConfigError
+from omniloom.tools import state_translate
+from omniloom.tools.energon_state import EnergonState
+from omniloom.tools.state_files import expanded, name_of_rank, read_any, write
 
 _ARGUMENT = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILES..."
 )
-_NUMBER = re.compile(r"\d+(?!.*\d)")
 WHERE = "omniloom state"
 
 
@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a state.")
 def show(files: tuple[Path, ...], *, as_json: bool) -> None:
     """Tell what states hold: those of omniloom's loaders, and those that Energon 7 saved."""
-    for path in _expanded(files):
+    for path in expanded(files):
         found = read_any(path)
         told = found.to_told() if isinstance(found, EnergonState) else _told(found)
         if as_json:
@@ -64,77 +64,26 @@ def redeal(files: tuple[Path, ...], output: Path, *, new_world_size: int) -> Non
 
     Loaders do it by themselves when they are given the folder of all states. The files are named as the first one is.
     """
-    paths = _expanded(files)
+    paths = expanded(files)
     state = _together(paths)
     check_ranks_divide(state.lanes, new_world_size, where=WHERE)
     output.mkdir(parents=True, exist_ok=True)
     for rank in range(new_world_size):
         mine = deal(state, rank=rank, world_size=new_world_size, where=WHERE)
-        target = output / _name(paths[0], rank)
-        _write(target, mine.to_plain())
+        target = output / name_of_rank(paths[0], rank)
+        write(target, mine.to_plain())
         click.echo(f"Wrote {target}")
 
 
-def read_any(path: Path) -> RankState | EnergonState:
-    """The state in a file: omniloom's, also within Megatron's dict, or Energon's.
-
-    Raises:
-        StateError: it is neither.
-    """
-    if path.suffix == ".json":
-        return read_states(path, where=str(path))
-    try:
-        import torch  # noqa: PLC0415 - only a state that torch saved needs it
-
-        plain = torch.load(path, weights_only=True)
-    except Exception as error:
-        found = read_energon_state(path)
-        if found is None:
-            raise StateError(f"{path}: neither a state of omniloom's nor one of Energon's: {error}") from error
-        return found
-    return read_states(_unwrapped(plain), where=str(path))
-
-
 def _together(files: tuple[Path, ...]) -> RankState:
-    states = [read_any(path) for path in _expanded(files)]
+    states = [read_any(path) for path in expanded(files)]
     ours = [state for state in states if isinstance(state, RankState)]
     if len(ours) < len(states):
-        raise ConfigError("states that Energon saved are shown only; its order is another one")
+        raise ConfigError(
+            "states that Energon saved are shown only, as its order is another one; a run goes on from them by "
+            "`omniloom state translate`"
+        )
     return put_together(ours, where=WHERE)
-
-
-def _unwrapped(plain: Any) -> Any:
-    """A state, out of the dict that Megatron-LM saves it in."""
-    return plain["dataloader_state_dict"] if isinstance(plain, dict) and "dataloader_state_dict" in plain else plain
-
-
-def _expanded(files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Files, and those in folders."""
-    found: list[Path] = []
-    for path in files:
-        inside = [one for one in path.iterdir() if one.suffix in (".json", ".pt", ".pth")] if path.is_dir() else [path]
-        found += sorted(inside)
-    if not found:
-        raise StateError(f"no state in {', '.join(map(str, files))} (*.json, *.pt)")
-    return tuple(found)
-
-
-def _name(first: Path, rank: int) -> str:
-    """The name of a rank's file: that of the first one, with the last number in it changed."""
-    number = _NUMBER.search(first.stem)
-    if number is None:
-        return f"{first.stem}_rank{rank}{first.suffix}"
-    digits = str(rank).zfill(len(number[0]))
-    return first.stem[: number.start()] + digits + first.stem[number.end() :] + first.suffix
-
-
-def _write(target: Path, plain: dict[str, Any]) -> None:
-    if target.suffix == ".json":
-        write_state(target, plain)
-        return
-    import torch  # noqa: PLC0415 - only a state that torch saved needs it
-
-    torch.save(plain, target)
 
 
 def _told(state: RankState) -> dict[str, Any]:
@@ -154,3 +103,6 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return "".join(f"\n    {name}: {one}" for name, one in value.items()) or "-"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+command.add_command(state_translate.command, name="translate")

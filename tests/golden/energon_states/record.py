@@ -47,3 +47,23 @@ with tempfile.TemporaryDirectory() as folder:
         for _ in zip(range(7), loader):  # noqa: B905
             pass
         torch.save(loader.save_state_rank(), HERE / f"{name}.pt")
+
+    # A blend of two data sets, 40 rows with weight 3 and 24 rows with weight 1: 90 batches of 2 samples, two workers.
+    other = Path(folder, "b.jsonl")
+    other.write_text("".join(json.dumps({"text": f"b{n}"}) + "\n" for n in range(24)))
+    CrudeJsonlDatasetFactory.prepare_dataset(EPath(other))
+    mix = {"blend": [{"path": "a.jsonl", "weight": 3}, {"path": "b.jsonl", "weight": 1}]}
+    content = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": mix}}
+    Path(folder, "mix.yaml").write_text(json.dumps(content))
+    dataset = get_train_dataset(
+        Path(folder, "mix.yaml"),
+        batch_size=2,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=2),
+        task_encoder=Encoder(),
+    )
+    loader = get_savable_loader(dataset, checkpoint_every_sec=0)
+    for _ in zip(range(90), loader):  # noqa: B905
+        pass
+    torch.save(loader.save_state_rank(), HERE / "blend.pt")
