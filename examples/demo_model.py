@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -22,6 +23,7 @@ from omniloom.model.initialize import initialize
 SPECIAL = ("<|im_start|>", "<|im_end|>", "<image>", "<pad>", "<unk>")
 ROLES = ("system", "user", "assistant")
 VOCABULARY_STEP = 64
+GROUND = (0.90, 0.90, 0.90)  # the mean of easy-VQA's pixels
 
 TOWER = VisionConfig(
     family="internvl_vision", image_size=64, patch_size=8, dim=128, num_layers=3, num_heads=4, mlp_dim=384,
@@ -41,7 +43,11 @@ def write_tower(folder: Path, *, seed: int) -> None:
         folder: where to.
         seed: of the weights.
     """
-    _write_part(folder, TOWER, "vision_tower.", seed=seed)
+    tower = _fresh(TOWER, seed=seed)
+    with torch.no_grad():  # patches of the ground become zero, so that what stands out of it is not a small part
+        ground = (torch.tensor(GROUND) - torch.tensor(TOWER.pixel_mean)) / torch.tensor(TOWER.pixel_std)
+        tower.patch_embed.bias.copy_(-tower.patch_embed.weight.sum((2, 3)) @ ground)
+    _write_part(folder, TOWER, tower, "vision_tower.")
 
 
 def write_language_model(folder: Path, *, words: Iterable[str], seed: int, **sizes: int) -> None:
@@ -55,18 +61,22 @@ def write_language_model(folder: Path, *, words: Iterable[str], seed: int, **siz
     """
     vocabulary = (*SPECIAL, *ROLES, *sorted(set(words) - {*ROLES}))
     rows = -(-len(vocabulary) // VOCABULARY_STEP) * VOCABULARY_STEP
-    _write_part(folder, replace(LANGUAGE, **(sizes | {"vocab_size": rows})), "language_model.", seed=seed)
+    config = replace(LANGUAGE, **(sizes | {"vocab_size": rows}))
+    _write_part(folder, config, _fresh(config, seed=seed), "language_model.")
     _write_tokenizer(folder, vocabulary)
 
 
-def _write_part(folder: Path, config: VisionConfig | DecoderConfig, prefix: str, *, seed: int) -> None:
+def _fresh(config: VisionConfig | DecoderConfig, *, seed: int) -> Any:
     """Fresh weights, wide enough for training from nothing: 0.08 is about one over the root of the width."""
     module = build(config)
     initialize(module, generator=torch.Generator().manual_seed(seed), standard_deviation=0.08)
+    return module
+
+
+def _write_part(folder: Path, config: VisionConfig | DecoderConfig, module: Any, prefix: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {f"{prefix}{name}": value.detach() for name, value in module.named_parameters()}, folder / "model.safetensors"
-    )
+    weights = {f"{prefix}{name}": value.detach() for name, value in module.named_parameters()}
+    save_file(weights, folder / "model.safetensors")
     (folder / config_json.FILE).write_bytes(config_json.config_to_json(config))
 
 
