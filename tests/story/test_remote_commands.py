@@ -13,6 +13,8 @@ from PIL import Image
 from tests.contract.remote_sets import BUCKET, remote_files, upload, write_tar
 from tests.contract.s3_server import environment, s3_server
 
+from omniloom.data.convert import staged_output
+from omniloom.errors import StorageError
 from omniloom.storage.open import open_store
 from omniloom.tools.main import run
 
@@ -148,3 +150,55 @@ def test_what_is_not_there_and_secrets(capsys: pytest.CaptureFixture[str]) -> No
     assert "s3://sets/nothing" in told.err
     assert "sesame" not in told.err + told.out
     assert open_store(BUCKET).exists(f"{BUCKET}/nothing") is False
+
+
+def _llava(root: Path, count: int = 7) -> Path:
+    (root / "images").mkdir(parents=True)
+    entries = []
+    for number in range(count):
+        (root / "images" / f"{number}.png").write_bytes(_png(20 + number))
+        talk = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": f"The {number}."}]
+        entries.append({"id": f"e{number}", "image": f"{number}.png", "conversations": talk})
+    (root / "train.json").write_text(json.dumps(entries))
+    return root
+
+
+def test_a_conversion_into_a_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _llava(tmp_path / "llava")
+    place = f"{BUCKET}/converted"
+    words = ["convert", "llava", str(source / "train.json"), "--images", str(source / "images"), "--max-count", "3"]
+    assert run([*words, "--out", str(tmp_path / "here")]) == 0
+    sent: list[str] = []
+
+    def break_off(path: Path, url: str) -> None:
+        if len(sent) == 2:
+            raise StorageError("the line is down")
+        sent.append(url)
+        copy(path, url)
+
+    copy = staged_output.copy_there
+    monkeypatch.setattr(staged_output, "_THREADS", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(staged_output, "copy_there", break_off)
+        assert run([*words, "--out", place]) == 1
+    assert not [name for name in remote_files(place) if name.endswith(".info.json")]
+    capsys.readouterr()
+    assert run([*words, "--out", place]) == 0
+    assert f"{place} is ready" in capsys.readouterr().out
+    here = {
+        path.relative_to(tmp_path / "here").as_posix(): path.read_bytes()
+        for path in (tmp_path / "here").rglob("*")
+        if path.is_file()
+    }
+    there = remote_files(place)
+    assert set(there) == set(here)
+    varying = {".nv-meta/omniloom.json", ".nv-meta/index.uuid"}
+    for name, data in here.items():
+        if not name.startswith(".nv-meta/parts/") and name not in varying:
+            assert there[name] == data, name
+    assert run(["lint", place]) == 0
+    assert run([*words, "--out", place]) == 1
+    assert "no conversion of this machine is writing" in capsys.readouterr().err
+    assert run([*words, "--out", place, "--overwrite"]) == 0

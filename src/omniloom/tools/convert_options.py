@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import click
 from omniloom.data.convert.entry_source import EntrySource
 from omniloom.data.convert.llava import LlavaSummary, convert_llava
 from omniloom.data.convert.llava_conversion import LlavaOptions, Progress
+from omniloom.data.convert.staged_output import staged_output
+from omniloom.storage.urls import is_url, join_url, name_of, redacted
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.progress_bar import progress_bar
 
 EXIT_LEFT_OUT = 1
@@ -47,7 +51,7 @@ _OPTIONS = (
     click.option(
         "--images", type=click.Path(path_type=Path), help="Folder or zip of images.  [default: JSON's folder]"
     ),
-    click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the data set to make."),
+    click.option("--out", required=True, type=PLACE, help="Folder of the data set to make; a path or URL."),
     click.option("--max-count", default=10_000, show_default=True, type=click.IntRange(1), help="Samples of a shard."),
     click.option(
         "--max-size",
@@ -101,6 +105,7 @@ def convert_shown(
     allow_missing: bool,
     progress: bool,
     as_json: bool,
+    out: str,
     **rest: Any,
 ) -> None:
     """Convert with a progress bar and print the summary. Exits with 1 where entries were left out.
@@ -113,6 +118,7 @@ def convert_shown(
         allow_missing: exit with 0 all the same.
         progress: show the bar.
         as_json: print the summary as JSON.
+        out: folder of the data set, a path or URL.
         rest: as for `convert_llava`.
     """
     options = LlavaOptions(
@@ -130,7 +136,11 @@ def convert_shown(
             rate = state.counts.samples / max(time.monotonic() - begin, 1e-9)
             display.show(state.fraction, f"{state.counts.samples:,} samples, {rate:,.0f} samples/s")
 
-        summary = convert_llava(source, options=options, sqlite=not no_sqlite, on_progress=show, **rest)
+        with staged_output(out, overwrite=bool(rest.get("overwrite"))) as folder:
+            made: dict[str, Any] = {"options": options, "sqlite": not no_sqlite, "on_progress": show, "out": folder}
+            summary = convert_llava(source, **made, **rest)
+    if is_url(out):
+        summary = replace(summary, out=redacted(out), report=redacted(join_url(out, name_of(str(summary.report)))))
     click.echo(json.dumps(summary.to_json()) if as_json else _told(summary))
     if summary.left_out and not allow_missing:
         ctx.exit(EXIT_LEFT_OUT)

@@ -41,11 +41,11 @@ class LlavaSummary:
         kept_shards: shards that an earlier run had finished.
     """
 
-    out: Path
+    out: Path | str
     shards: int
     counts: Counts
     dataset_type: str
-    report: Path
+    report: Path | str
     kept_shards: int
 
     @property
