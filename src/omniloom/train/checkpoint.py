@@ -42,6 +42,8 @@ FORMAT = 2
 # Flat: each entry stands under a parameter's name, so stages that hold other parameters can read one another's.
 _OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True, strict=True)
 
+_ALONE_WARNING = "torch.distributed is disabled"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
@@ -128,6 +130,8 @@ class Checkpoints:
         self._place.write(step, f"{LOADER}/rank-{_rank():05d}.json", json.dumps(loader))
         state = _tensors(model, optimizer)
         writer = self._place.writer(step)
+        if self.config.asynchronous:  # its thread warns after this call has returned, so the filter has to stay
+            warnings.filterwarnings("ignore", message=_ALONE_WARNING)
         with _quiet():
             if self.config.asynchronous:
                 future = begin_saving_tensors(state, storage_writer=writer, process_group=self._group)
@@ -223,7 +227,7 @@ def _of_something(optimizer: torch.optim.Optimizer | None) -> tuple[torch.optim.
 def _quiet() -> Iterator[None]:
     """Without torch's warning that there is one process: that is meant."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        warnings.filterwarnings("ignore", message=_ALONE_WARNING)
         yield
 
 
