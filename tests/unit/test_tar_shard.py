@@ -399,3 +399,14 @@ def test_a_file_closes_with_its_last_reader(three: Path) -> None:
 def test_the_limit_of_files_fits_the_process() -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert 8 <= tar_shard._FILES.capacity <= max(8, limit)
+
+
+def test_a_file_that_outlives_its_modules_closes_in_silence() -> None:
+    program = (
+        "import os, omniloom.data.shards.pool as pool\n"
+        "file = pool.OpenFile(os.open(os.devnull, os.O_RDONLY)); number = file.descriptor\n"
+        "fstat = os.fstat; pool.os = None; del file\n"  # what the end of an interpreter does to a module
+        "try: fstat(number)\nexcept OSError: print('closed')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("closed\n", "")

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
 OPEN_FILES = 32
@@ -20,8 +21,8 @@ class OpenFile:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)  # held by the method: when the interpreter ends, `os` may be gone before a file is
 
 
 class Holder(Protocol):
