@@ -15,6 +15,7 @@ import omniloom as ol
 from omniloom.data.index.dataset import open_dataset
 from omniloom.data.side import open_side_store
 from omniloom.errors import ConfigError, DatasetError, ShardError, StorageError
+from omniloom.storage.open import open_store
 from tests.contract.remote_sets import BUCKET, make_set, samples, upload, write_tar
 from tests.contract.s3_server import environment, s3_server
 
@@ -139,6 +140,27 @@ def glue(left: Any, right: Any) -> Any:
     """A text with its label."""
     left.text = f"{left.text}: {right.label_name}"
     return left
+
+
+def test_no_secret_of_a_url_is_told(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "?secret_access_key=planted-in-the-url"
+    blend = [
+        {"path": f"{BUCKET}/a{secret}"},
+        {"path": f"{BUCKET}/a{secret}", "weight": 2},
+        {"path": f"{BUCKET}/b{secret}"},
+    ]
+    mix = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": blend}}}
+    open_store(BUCKET).write(f"{BUCKET}/mixes/secret.yaml", json.dumps(mix).encode())
+    loader = ol.get_savable_loader(_train(f"{BUCKET}/mixes/secret.yaml{secret}"))
+    told = [str(sample.__sources__) for sample in islice(loader, 20)]
+    told += [caplog.text, json.dumps(loader.save_state_rank()), repr(loader), str(loader.stats())]
+    assert "comes twice in the mix" in caplog.text
+    for path in (f"{BUCKET}/nowhere{secret}", f"{BUCKET}/mixes/none.yaml{secret}"):
+        with pytest.raises(DatasetError) as caught:
+            _train(path)
+        told.append(str(caught.value))
+    told += [path.read_text("utf-8", "replace") for path in (tmp_path / "cache").rglob("*.json")]
+    assert not [text for text in told if "planted" in text]
 
 
 def test_what_is_not_there_is_told_by_its_url(tmp_path: Path) -> None:

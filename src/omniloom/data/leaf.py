@@ -12,6 +12,7 @@ from omniloom.data.row_cook import RowCook
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
 from omniloom.data.shards.rows import Rows, first_row
 from omniloom.data.side.store import SideStore
+from omniloom.storage.urls import is_url, redacted
 
 
 @dataclass
@@ -34,9 +35,11 @@ class Leaf:
     aux: Mapping[str, SideStore] = field(default_factory=dict)
     primary: SideStore | None = None
     _first_row: int = field(init=False, repr=False, compare=False)
+    _shown_path: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._first_row = first_row(self.rows)
+        self._shown_path = redacted(self.path) if is_url(self.path) else self.path
 
     @property
     def far_rows(self) -> Any:
@@ -55,7 +58,7 @@ class Leaf:
             files: tuple[str, ...] = (f"{name}.{part}",)
         else:
             files = tuple([f"{name}.{part}" for part in parts])
-        return self.cook_row(raw, key, SourceInfo(self.path, key[2] + self._first_row, shard, files))
+        return self.cook_row(raw, key, SourceInfo(self._shown_path, key[2] + self._first_row, shard, files))
 
     def decodes_images(self) -> bool:
         """Whether making a sample takes decoding images; judged by the field map, or by the first row."""

@@ -27,6 +27,7 @@ from omniloom.data.shards.rows import SubRows
 from omniloom.data.side.store import SideStore
 from omniloom.data.source import LeafOpener
 from omniloom.errors import ConfigError, DatasetError, OmniloomError
+from omniloom.storage.urls import redacted
 
 logger = logging.getLogger("omniloom")
 
@@ -101,7 +102,7 @@ class MixOpener:
         entries = _entries(flat.leaves, merge=True)
         drawn = [entry for entry in entries if not entry.is_left_out(flat.mode)]
         if not drawn:
-            paths = ", ".join(entry.first.path for entry in entries)
+            paths = ", ".join(redacted(entry.first.path) for entry in entries)
             raise ConfigError(f"no sample can be drawn: all weights are 0 ({paths})")
         leaves = self._open_all([(entry.ways, entry.name) for entry in drawn])
         group_rows: dict[Any, float] = defaultdict(float)
@@ -167,7 +168,7 @@ class MixOpener:
         leaf = self._open_one(way, name) if way.join is None else self._open_join(way.join, name)
         if way.subset is None:
             return leaf
-        where = f"{way.place}: subset of {way.path}"
+        where = f"{way.place}: subset of {redacted(way.path)}"
         return replace(leaf, rows=SubRows(leaf.rows, *way.subset.of(len(leaf.rows), where=where)))
 
     def _open_one(self, leaf: FlatLeaf, name: str) -> Leaf:
@@ -193,7 +194,9 @@ class MixOpener:
 
     def join_columns(self, join: FlatJoin, leaves: tuple[Leaf, ...]) -> list[Column]:
         """The leaves of a join as its index sees them."""
-        return [Column(leaf.rows, one.nonmatch, leaf.path) for leaf, one in zip(leaves, join.columns, strict=True)]
+        return [
+            Column(leaf.rows, one.nonmatch, redacted(leaf.path)) for leaf, one in zip(leaves, join.columns, strict=True)
+        ]
 
     def _open_join(self, join: FlatJoin, name: str) -> Leaf:
         leaves = self.open_columns(join, name)
@@ -290,14 +293,15 @@ def _tell_of_twice(leaf: FlatLeaf, first: FlatLeaf, *, merged: bool) -> None:
             becomes += ", whose samples get the subflavors of one way or the other"
     else:
         becomes = "each of its samples is gone through twice"
-    logger.warning("%s comes twice in the mix, at %s and at %s; %s", leaf.path, first.place, leaf.place, becomes)
+    shown = redacted(leaf.path)
+    logger.warning("%s comes twice in the mix, at %s and at %s; %s", shown, first.place, leaf.place, becomes)
 
 
 def _tell_of_overlap(leaf: FlatLeaf, first: FlatLeaf) -> None:
     logger.warning(
         "%s stands at %s and at %s with rows in common: as they are read differently, the same row may come twice in "
         "an epoch",
-        leaf.path,
+        redacted(leaf.path),
         first.place,
         leaf.place,
     )

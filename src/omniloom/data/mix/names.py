@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from omniloom.data.mix.flatten import FlatLeaf
 from omniloom.errors import ConfigError
+from omniloom.storage.urls import is_url
 
 
 def stable_names(leaves: Sequence[FlatLeaf]) -> list[str]:
@@ -33,10 +34,15 @@ def stable_names(leaves: Sequence[FlatLeaf]) -> list[str]:
     return names
 
 
+def _parts(path: str) -> tuple[str, ...]:
+    """Folders of a path, or of a URL without its options, which may be secret and differ from machine to machine."""
+    return PurePath(path.partition("?")[0] if is_url(path) else path).parts
+
+
 def _candidates(leaf: FlatLeaf) -> Iterator[str]:
     """Names from the shortest on, without end."""
-    parts = PurePath(leaf.path).parts
-    others = [] if leaf.join is None else [PurePath(column.leaf.path).name for column in leaf.join.columns[1:]]
+    parts = _parts(leaf.path)
+    others = [] if leaf.join is None else [_parts(column.leaf.path)[-1] for column in leaf.join.columns[1:]]
     joined = "".join(f"+{other}" for other in others)
     for length in range(1, len(parts) + 1):
         yield "/".join(parts[-length:]) + joined

@@ -27,6 +27,7 @@ from omniloom.data.mix.tree import (
 from omniloom.data.plan.weights import Curve
 from omniloom.errors import ConfigError
 from omniloom.storage.files import read_file
+from omniloom.storage.urls import redacted
 
 VERSIONS = {"Metadataset": 1, "MetadatasetV2": 2}
 """Classes that a metadataset may name at its top, and the grammar of each. No other is ever imported."""
@@ -60,7 +61,7 @@ def read_metadataset(path: str) -> Metadataset:
         ConfigError: it is no YAML, or not a metadataset; names file, line and the nearest known key.
     """
     data = read_file(path, what="metadataset", advice="Check the path.")
-    return parse_metadataset(load_yaml(data, name=path), Place(path))
+    return parse_metadataset(load_yaml(data, name=redacted(path)), Place(redacted(path)))
 
 
 def parse_metadataset(value: Any, place: Place | None = None) -> Metadataset:
