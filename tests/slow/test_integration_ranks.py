@@ -33,6 +33,26 @@ print(json.dumps([names for names, _ in model.seen]), flush=True)
 os._exit(0)
 """
 
+MESH = """
+import json, logging, os, sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+from lightning.pytorch.strategies import ModelParallelStrategy
+from tests.contract.test_lightning import Model, Trainer, module
+class Sharded(Model):
+    def configure_model(self):
+        pass
+model, strategy = Sharded(), ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=2)
+trainer = Trainer(accelerator="cpu", devices=4, strategy=strategy, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False, max_steps=4)
+data = module(Path(sys.argv[1]) / "rows.jsonl")
+trainer.fit(model, datamodule=data)
+states = data.state_dict().get("omniloom_states", [])
+print(json.dumps([[names for names, _ in model.seen], [state["rank"] for state in states]]), flush=True)
+os._exit(0)
+"""
+
 ACCELERATE = """
 import json, os, sys
 from itertools import islice
@@ -74,10 +94,14 @@ def run(world: int, program: str, *arguments: object) -> list[Any]:
         for rank in range(world)
     ]
     results = []
-    for rank in ranks:
-        out, err = rank.communicate(timeout=240)
-        assert rank.returncode == 0, err
-        results.append(json.loads(out.strip().splitlines()[-1]))
+    try:
+        for rank in ranks:
+            out, err = rank.communicate(timeout=600)
+            assert rank.returncode == 0, err
+            results.append(json.loads(out.strip().splitlines()[-1]))
+    finally:
+        for rank in ranks:
+            rank.kill()
     return results
 
 
@@ -93,6 +117,13 @@ def test_lightning_goes_on_with_other_ranks(packed: str, tmp_path: Path) -> None
     assert job(run(2, LIGHTNING, tmp_path, 8, 0, checkpoint, packed)) == whole[4:]
     # Passes are of four batches a rank: four ranks go on where two stood, at another place of a pass.
     assert job(run(4, LIGHTNING, tmp_path, 4, 0, checkpoint, packed))[:8] == whole[4:12]
+
+
+def test_tensor_parallel_ranks_of_lightning_get_the_same_batches(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"row": {row}}}\n' for row in range(40)))
+    seen, ranks = zip(*run(4, MESH, tmp_path), strict=True)
+    assert seen[0] == seen[1] != seen[2] == seen[3]
+    assert ranks == ([0, 1], [0, 1], [], [])  # the first data-parallel rank of each column gathers
 
 
 @pytest.mark.parametrize("packed", ["", "packed"])
