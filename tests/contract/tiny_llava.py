@@ -35,13 +35,16 @@ def tiny_llava(seed: int = 0) -> Llava:
 
 
 def packed_batch(number: int, *, documents: int = 2) -> Any:
-    """A batch of some documents; the first has an image, unless the number is a multiple of three."""
+    """A batch of some documents; the first has an image, unless the number is a multiple of three.
+
+    Of the documents from the third on each second one has an image, of odd and of even numbers in turn.
+    """
     draw = torch.Generator().manual_seed(number)
     ids, labels, lengths, images = [], [], [], []
     for index in range(documents):
         length = int(torch.randint(8, 14, (), generator=draw))
         row = torch.randint(0, 62, (length,), generator=draw)
-        if index == 0 and number % 3:
+        if (index == 0 and number % 3) or (index > 1 and (number + index) % 2):
             row[1:5] = CONFIG.image_token_id
             images.append(torch.randn(3, 8, 8, generator=draw))
         target = torch.full_like(row, -100)

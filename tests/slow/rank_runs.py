@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -39,18 +40,21 @@ from tests.contract import tiny_llava as tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
-GLOBAL_BATCH, DOCUMENTS = 8, 3
+GLOBAL_BATCH, DOCUMENTS = 8, 5
 
 
-def run_jobs(ranks: int, runs: Sequence[Mapping[str, Any]], folder: Path, *, timeout_seconds: int = 170) -> list[Any]:
+def run_jobs(ranks: int, runs: Sequence[Mapping[str, Any]], folder: Path, *, timeout_seconds: int = 600) -> list[Any]:
     """Each run's outcome, as its first rank tells it; see `one_run` for what a run is."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "runs.json").write_text(json.dumps(list(runs)))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.slow.rank_runs", str(ranks), str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=timeout_seconds, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-6000:]
+    command = [sys.executable, "-m", "tests.slow.rank_runs", str(ranks), str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as job:
+        try:
+            _, told = job.communicate(timeout=timeout_seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)  # ranks that wait for one that is gone
+    assert job.returncode == 0, told[-6000:]
     return json.loads((folder / "told-0.json").read_text())
 
 
@@ -105,9 +109,9 @@ def one_run(
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     told: dict[str, Any] = {"steps": [(line["loss"], line["gradient_norm"], line["learned_tokens"]) for line in lines]}
     if validate:
-        number = GLOBAL_BATCH // ranks.data_ranks
+        number, first = GLOBAL_BATCH // ranks.data_ranks, 100 + ranks.data_rank
         batches = [
-            PackedMicroBatch.of(tiny.packed_batch(100 + index * ranks.data_ranks + ranks.data_rank), CPU)
+            PackedMicroBatch.of(tiny.packed_batch(first + index * ranks.data_ranks, documents=DOCUMENTS), CPU)
             for index in range(number)
         ]
         told["validation"] = mean_loss(model, batches, group=ranks.data)

@@ -75,7 +75,7 @@ def test_activations_are_what_a_step_keeps(every: dict[str, int]) -> None:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         batch.loss(model)
     found = sum(size for storage, size in kept.items() if storage not in own)
-    load = Load(tokens=batch.documents.tokens, tiles=1)
+    load = Load(tokens=batch.documents.tokens, tiles=batch.num_images)
     told = rank_memory(tiny_llava(), ParallelConfig(recompute=every), load, ranks=1).activations
     if every:  # and the layer that is computed again, which the hooks do not see before the backward pass
         told -= rank_memory(tiny_llava(), ParallelConfig(), load, ranks=1).activations // 2

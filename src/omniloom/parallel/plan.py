@@ -23,6 +23,7 @@ from omniloom.parallel.pipeline import Pipeline
 from omniloom.parallel.sequence import Score, TokenShares, replace_method, share_tokens
 from omniloom.parallel.stages import Stage, keep_spans, spans_of_layers
 from omniloom.parallel.tensor import cut_tensors, llava_of, score_words
+from omniloom.parallel.tower import deal_tiles
 
 __all__ = [
     "Load",
@@ -118,10 +119,13 @@ def _in_stages(model: nn.Module, config: ParallelConfig, ranks: Ranks, shares: T
 
 
 def _cut(model: Llava, decoder: Decoder, config: ParallelConfig, ranks: Ranks) -> Score:
-    """Cut the matrices, where they are cut; what takes the loss of rows."""
+    """Cut the matrices, where they are cut, and deal the tiles; what takes the loss of rows."""
+    dealt = config.tower == "dealt"
+    if dealt:
+        deal_tiles(model, tensor=ranks.tensor, context=ranks.context)
     if ranks.tensor_mesh is None:
         return partial(_score_all_words, decoder)
-    cut_tensors(model, ranks.tensor_mesh, sequence=config.sequence)
+    cut_tensors(model, ranks.tensor_mesh, sequence=config.sequence, dealt_tower=dealt)
     return score_words(decoder, ranks.tensor_mesh.get_group())
 
 

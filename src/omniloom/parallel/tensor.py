@@ -46,7 +46,7 @@ CUTS = {
 """How the modules of a decoder are cut, by the end of their names."""
 
 
-def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False) -> None:
+def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt_tower: bool = False) -> None:
     """Cut a model's language model over the one axis of a mesh, before it is sharded over other axes.
 
     All ranks have the same weights in it. Names of parameters stay as they are; each becomes a ``DTensor``.
@@ -56,6 +56,7 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False) -> No
         mesh: the ranks of a tensor-parallel group.
         sequence: rows of the stream between the cut matrices are dealt over the same ranks
             (`omniloom.parallel.sequence`); else each has them all.
+        dealt_tower: each rank sees tiles of its own (`omniloom.parallel.tower`); else each sees them all.
 
     Raises:
         ConfigError: heads, hidden features or words that the ranks do not divide.
@@ -66,9 +67,10 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False) -> No
     cuts = dict(_cuts_of(decoder))
     for module in model.modules():
         _distribute(module, mesh, cuts.get(module))
+    alone = {*model.vision_tower.modules(), *model.projector.modules()} if dealt_tower else set()
     for module in list(model.modules()):
         if module._parameters:
-            _compute_locally(module, group)
+            _compute_locally(module, group, alone=module in alone)
     for layer in decoder.modules():
         if isinstance(layer, DecoderLayer):
             _cut_layer(layer, group, sequence)
@@ -132,9 +134,11 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, cut: int | None) -> None:
         module.register_parameter(name, nn.Parameter(stored, requires_grad=parameter.requires_grad))
 
 
-def _compute_locally(module: nn.Module, group: Group) -> None:
+def _compute_locally(module: nn.Module, group: Group, *, alone: bool) -> None:
+    """Compute with local parts; where a rank is `alone` with what it applies them to, their gradients are summed."""
     # Each rank has the product of LoRA's first factor go into its own rows of the second.
-    summed = () if scale_of(module) is None else (DOWN,)
+    factors = () if scale_of(module) is None else (DOWN,)
+    summed = [name for name, _ in module.named_parameters(recurse=False)] if alone else factors
     replace_method(module, "forward", partial(_on_local_parts, module, module.forward, group, summed))
 
 
