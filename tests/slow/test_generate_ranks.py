@@ -25,23 +25,43 @@ def command(work: Path) -> list[str]:
     return make_benchmark(work)
 
 
+# Imports are made once, and each rank is a fork.
+RANKS = """
+import json, os, sys
+import torch.distributed.tensor
+from omniloom.evaluate import answering
+from omniloom.tools.main import run
+from omniloom.train import trained
+
+words, folder = json.loads(sys.argv[1]), sys.argv[2]
+children = []
+for rank in range(int(os.environ["WORLD_SIZE"])):
+    child = os.fork()
+    if not child:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        told = os.open(f"{folder}/rank-{rank}.txt", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        os.dup2(told, 1)
+        os.dup2(told, 2)
+        code = run(words)
+        sys.stdout.flush()
+        os._exit(code)
+    children.append(child)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]))
+"""
+
+
 def run_ranks(words: list[str], *, ranks: int, folder: Path) -> list[int]:
-    """Exit codes of the ranks of a job, as torchrun starts it."""
+    """Exit codes of the ranks of a job, whose surroundings are as torchrun makes them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
-    started = []
-    for rank in range(ranks):
-        environment = {**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        with (folder / f"rank-{rank}.txt").open("w") as told:
-            words_of_rank = [sys.executable, "-m", "omniloom", *words]
-            started.append(subprocess.Popen(words_of_rank, env=environment, stdout=told, stderr=told))
-    try:
-        return [process.wait(timeout=170) for process in started]
-    finally:
-        for process in started:
-            process.kill()
+    done = subprocess.run(
+        [sys.executable, "-c", RANKS, json.dumps(words), str(folder)],
+        env={**os.environ, **job}, capture_output=True, text=True, timeout=170, check=False,
+    )  # fmt: skip
+    codes: list[int] = json.loads(done.stdout)
+    return codes
 
 
 @pytest.mark.slow

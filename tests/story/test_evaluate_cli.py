@@ -100,7 +100,7 @@ def test_missing_doubled_unknown_and_empty_answers_are_counted_and_end_with_1(
     answers = write(tmp_path / "a.jsonl", [{"question_id": n, "answer": text} for n, text in rows])
     result = scored(capsys, "textvqa", "--answers", answers, "--ground-truth", vqa, code=1)
     assert result["counts"] == {
-        "expected": 4, "answered": 2, "scored": 4,
+        "expected": 4, "answered": 2, "failed": 2, "scored": 4,
         "missing": 1, "empty": 1, "doubled": 1, "conflicting": 1, "unknown": 1,
     }  # fmt: skip
     assert result["ids"] == {

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import Row, letters, read_json, read_rows
+from omniloom.evaluate.answer import ID_COLUMNS, Answer, innermost
+from omniloom.evaluate.harness_logs import harness_answers, is_harness_log
+from omniloom.evaluate.reading import SHEETS, Row, letters, read_json, read_rows
+from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
 
-ID_COLUMNS = ("sample_id", "question_id", "questionId", "image_id", "pid", "uid", "id", "index", "doc_id")
-TEXT_COLUMNS = ("answer", "prediction", "response", "text", "caption", "predict", "output", "pred")
+TEXT_COLUMNS = ("prediction", "predict", "pred", "response", "answer", "text", "caption", "output")
+"""Tables with both a prediction and an answer hold what is right as the answer."""
 _SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".xlsx")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model said to one item.
-
-    Attributes:
-        id: of the item.
-        text: what was said.
-        options: options that the file brings, by letter.
-        answers: right answers that the file brings.
-    """
-
-    id: str
-    text: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +51,14 @@ def read_answers(path: Path, task: Task) -> AnswerFile:
 
 
 def fingerprint(path: Path) -> str:
-    """The SHA-256 of a file, or of the files of a folder with their names."""
+    """The SHA-256 of a file, or of the files of a folder, or of a prefix of tables, with their names."""
     if path.is_file():
         with path.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     digest = hashlib.sha256()
-    for file in sorted(each for each in path.rglob("*") if each.is_file()):
-        digest.update(f"{file.relative_to(path)}\0{fingerprint(file)}\n".encode())
+    files = (each for each in path.rglob("*") if each.is_file()) if path.is_dir() else parquet_files(path)
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(path if path.is_dir() else path.parent)}\0{fingerprint(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -97,24 +83,21 @@ def _files(path: Path) -> list[Path]:
 def _of_file(path: Path, task: Task) -> list[Answer]:
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: {path.suffix or 'no suffix'} found; one of {', '.join(_SUFFIXES)} expected.")
-    if path.suffix in (".tsv", ".csv", ".xlsx"):
-        rows = _sheet(path) if path.suffix == ".xlsx" else _table(path)
-        return [_answer(row, path, number, task) for number, row in enumerate(rows, 2)]
+    if path.suffix in SHEETS:
+        return [_answer(row, path, number, task) for number, row in enumerate(read_rows(path), 2)]
     if path.suffix == ".json":
         loaded = read_json(path)
         if isinstance(loaded, Mapping) and all(isinstance(value, str | int | float) for value in loaded.values()):
             return [Answer(str(name), str(text)) for name, text in loaded.items()]
         if isinstance(loaded, Mapping) and all(isinstance(loaded.get(name), Mapping) for name in ("outputs",)):
             return [Answer(str(name), str(text)) for name, text in loaded["outputs"].items()]
-    return [_answer(row, path, number, task) for number, row in enumerate(read_rows(path), 1)]
+    rows = read_rows(path)
+    if rows and is_harness_log(rows[0]):
+        return harness_answers(rows)
+    return [_answer(row, path, number, task) for number, row in enumerate(rows, 1)]
 
 
 def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
-    document = row.get("doc") if isinstance(row.get("doc"), Mapping) else None
-    if document is not None or "filtered_resps" in row:  # a log of lmms-eval
-        said: Any = row.get("filtered_resps") or row.get("resps") or ""
-        name = _first(document or {}, ID_COLUMNS)
-        return Answer(str(row.get("doc_id") if name is None else name), _innermost(said))
     name, text = _first(row, ID_COLUMNS), _first(row, (*task.columns, *TEXT_COLUMNS))
     if name is None or text is None:
         lacking, columns = ("id", ID_COLUMNS) if name is None else ("answer", (*task.columns, *TEXT_COLUMNS))
@@ -125,7 +108,7 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
     right = row.get("answer") if "response" in row and "index2ans" in row else None
     return Answer(
         str(name),
-        _innermost(text),
+        innermost(text),
         letters(row.get("index2ans")) if isinstance(row.get("index2ans"), Mapping) else {},
         () if right is None else tuple(map(str, right)) if isinstance(right, list) else (str(right),),
     )
@@ -133,24 +116,3 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
 
 def _first(row: Row, names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _innermost(value: Any) -> str:
-    while isinstance(value, list):
-        value = value[0] if value else ""
-    return str(value)
-
-
-def _table(path: Path) -> list[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
-
-
-def _sheet(path: Path) -> list[Row]:
-    try:
-        from openpyxl import load_workbook  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise ConfigError(f"{path}: reading .xlsx needs openpyxl. Install omniloom[eval].") from None
-    rows = load_workbook(path, read_only=True, data_only=True).active.iter_rows(values_only=True)
-    head = [str(name) for name in next(rows, ())]
-    return [dict(zip(head, row, strict=True)) for row in rows]

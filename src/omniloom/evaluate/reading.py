@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from omniloom.errors import ConfigError
@@ -13,11 +15,15 @@ from omniloom.evaluate.tables import parquet_files, parquet_rows
 
 Row = Mapping[str, Any]
 
+_LARGEST_CELL = 1 << 30
+SHEETS = (".tsv", ".csv", ".xlsx")
 _WRAPPERS = ("data", "questions", "annotations", "samples", "items")
 
 
 def read_rows(path: Path) -> list[Row]:
     """The objects of a ``.json`` (a list, or one under ``data``, ``questions``, ...), ``.jsonl`` or ``.parquet`` file.
+
+    Tables (``.tsv``, ``.csv``, ``.xlsx``) give a row each, whose columns ``A``, ``B``, ... are also its ``options``.
 
     A JSON object of objects gives those, each with its key as ``id`` unless it has one. A folder, or a prefix of
     names, gives the rows of all its Parquet tables of one split.
@@ -31,6 +37,8 @@ def read_rows(path: Path) -> list[Row]:
     if not path.is_file():
         lacking = "no *.parquet in this folder" if path.is_dir() else "there is no such file"
         raise ConfigError(f"{path}: {lacking}.")
+    if path.suffix in SHEETS:
+        return _sheet(path) if path.suffix == ".xlsx" else _table(path)
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".jsonl":
         return [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
@@ -78,6 +86,27 @@ def letters(options: Any) -> dict[str, str]:
     if isinstance(options, Mapping):
         return {str(letter): str(text) for letter, text in options.items()}
     return {chr(ord("A") + index): str(text) for index, text in enumerate(options or ())}
+
+
+def _table(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        csv.field_size_limit(_LARGEST_CELL)  # tables of VLMEvalKit hold images
+        return [_with_options(row) for row in csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")]
+
+
+def _sheet(path: Path) -> list[Row]:
+    try:
+        from openpyxl import load_workbook  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigError(f"{path}: reading .xlsx needs openpyxl. Install omniloom[eval].") from None
+    rows = load_workbook(path, read_only=True, data_only=True).active.iter_rows(values_only=True)
+    head = [str(name) for name in next(rows, ())]
+    return [_with_options(dict(zip(head, row, strict=True))) for row in rows]
+
+
+def _with_options(row: dict[str, Any]) -> Row:
+    there = {letter: str(row[letter]) for letter in ascii_uppercase if row.get(letter) not in (None, "", "nan")}
+    return {**row, "options": there} if "A" in there and "options" not in row else row
 
 
 def _list_in(text: str) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Literal
 
 from omniloom._version import __version__
 from omniloom.errors import ConfigError
-from omniloom.evaluate.answer_files import Answer
+from omniloom.evaluate.answer import Answer
+from omniloom.evaluate.harness_logs import placed
 from omniloom.evaluate.task import Item, Scores, Task
 
 Missing = Literal["wrong", "leave-out"]
@@ -70,24 +72,32 @@ class Result:
     texts: Sequence[str]
 
     def to_plain(self) -> dict[str, Any]:
-        """The result as JSON can hold it."""
+        """The result as JSON can hold it. Failed are items without an answer, or with an empty one."""
         account = self.account
+        prompts = [self.task.prompt(item) for item in self.items]
         ids = {name: getattr(account, name) for name in ("missing", "empty", "doubled", "conflicting", "unknown")}
         return {
             "task": self.task.name,
             "title": self.task.title,
             "metric": self.task.metric,
+            "metric_version": self.task.version,
             "variant": self.variant,
             "omniloom_version": __version__,
             "checked_against": self.task.oracle or "unverified",
             "scores": dict(self.scores.metrics),
             "groups": {kind: dict(groups) for kind, groups in self.scores.groups.items()},
-            "counts": {"expected": account.expected, "answered": account.answered, "scored": len(self.items)}
+            "counts": {
+                "expected": account.expected,
+                "answered": account.answered,
+                "failed": account.expected - account.answered,
+                "scored": len(self.items),
+            }
             | {name: len(each) for name, each in ids.items()},
             "ids": {name: list(each[:_IDS_SHOWN]) for name, each in ids.items() if each},
             "missing_policy": self.missing_policy,
             "complete": account.complete,
-            "prompt_example": self.task.prompt(self.items[0]) if self.items else "",
+            "prompt_example": prompts[0] if prompts else "",
+            "prompts_sha256": sha256("\0".join(prompts).encode("utf-8", "surrogatepass")).hexdigest(),
             **self.about,
         }
 
@@ -122,7 +132,7 @@ def evaluate(
         found = f"id {twice[0]!r} comes twice among the items" if twice else "there are no items"
         raise ConfigError(f"{task.name}: {found}. Each id once, and at least one, is expected.")
     said: dict[str, list[Answer]] = {}
-    for answer in answers:
+    for answer in placed(items, answers):
         said.setdefault(answer.id, []).append(answer)
     account = _account(items, said)
     if len(account.missing) == len(items):

@@ -105,6 +105,7 @@ class Task:
         variants: names of the rules that are in use, the default first.
         oracle: what the rule was checked against: an official program, a published file, or the text of a rule. An
             empty one is printed as *unverified*.
+        version: of the rule as it is computed here; it changes whenever a score does.
         columns: keys that may hold the answer in this task's files, besides the usual ones.
         read_folder: items of a folder of images alone, where that makes sense.
         fields: what else stands in a line of answers, of item and answer: the names of Megatron's example, where its
@@ -119,6 +120,7 @@ class Task:
     score: Score
     oracle: str
     variants: tuple[str, ...] = ("published",)
+    version: str = "1"
     columns: tuple[str, ...] = ()
     read_folder: Callable[[Path], list[Item]] | None = None
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields

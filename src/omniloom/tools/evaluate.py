@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from omniloom.evaluate.answer_files import fingerprint, read_answers
+from omniloom.evaluate.answer_files import AnswerFile, fingerprint, read_answers
 from omniloom.evaluate.result import Missing, Result, evaluate
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.storage.files import replace_file
@@ -37,15 +37,15 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
     help="Answers: a file, a folder, or the beginning of the names of several *.jsonl files.",
 )  # fmt: skip
 @click.option(
-    "--ground-truth", "--groundtruth-path", "truth_path", required=True,
-    type=click.Path(path_type=Path, exists=True), help="The benchmark's own file or folder.",
+    "--ground-truth", "--groundtruth-path", "--gt-path", "truth_path", required=True,
+    type=click.Path(path_type=Path), help="The benchmark's own file or folder, or a prefix of Parquet tables.",
 )  # fmt: skip
 @click.option("--variant", help="The rule, where several are in use; see --list.")
 @click.option(
     "--missing", type=click.Choice(["wrong", "leave-out"]), default="wrong", show_default=True,
     help="What becomes of items without an answer. Either way the exit code is 1.",
 )  # fmt: skip
-@click.option("--model", help="What the result says the model is.")
+@click.option("--model", help="What the result says the model is; by default what `generate` says.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here as JSON.")
 @click.option(
     "--items", "items_path", type=click.Path(path_type=Path, dir_okay=False),
@@ -72,8 +72,10 @@ def command(
     """
     task = find_task(task_name)
     given = read_answers(answers_path, task)
+    made_by = _made_by(given)
     about: dict[str, Any] = {
-        "model": model,
+        "model": model or made_by.get("model"),
+        "sampling": {name: value for name, value in made_by.items() if name not in ("model", "task")} or None,
         "ground_truth": str(truth_path),
         "ground_truth_sha256": fingerprint(truth_path),
         "answer_files": dict(given.files),
@@ -88,9 +90,21 @@ def command(
     return 0 if result.account.complete else EXIT_INCOMPLETE
 
 
+def _made_by(given: AnswerFile) -> dict[str, Any]:
+    """What `omniloom generate` wrote beside its answers, where all files are of one model."""
+    sides = [Path(f"{name}.model.json") for name in given.files]
+    told = [json.loads(side.read_text()) for side in sides if side.is_file()]
+    return told[0] if told and len(told) == len(sides) and all(one == told[0] for one in told) else {}
+
+
 def _item_lines(result: Result) -> bytes:
     rows = (
-        {"id": item.id, "question": item.question, "images": list(item.images), "answers": list(item.answers)}
+        {
+            "id": item.id,
+            "question": item.question,
+            "images": [str(name) for name in item.images],
+            "answers": list(item.answers),
+        }
         | {"text": text, "score": worth}
         for item, text, worth in zip(result.items, result.texts, result.scores.items, strict=True)
     )

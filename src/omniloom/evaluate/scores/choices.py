@@ -15,6 +15,7 @@ LONG_WORDS = 5
 
 _SCIENCE_QA_OPTIONS = "ABCDE"
 _THE_ANSWER_IS = re.compile(r"The answer is ([A-Z]).")
+_LEADING = re.compile(r"\(?([A-Z])(?:[).:]|$)")
 _MARKED = re.compile(r"\\(?:answer|boxed)\{([^{}]*)\}")
 
 
@@ -56,6 +57,12 @@ def guessed_letter(options: Mapping[str, str], fallback: Fallback, *, item: str 
     if fallback == "first":
         return letters[0]
     return (random.Random(item) if fallback == "random" else fallback).choice(letters)
+
+
+def leading_letter(response: str, options: Mapping[str, str]) -> str | None:
+    """The letter that an answer begins with, or is: "B", "(B)", "B. dog", "B: dog"; not the article of "A dog"."""
+    found = _LEADING.match(response.strip())
+    return found[1] if found and found[1] in options else None
 
 
 def marked_answer(response: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omniloom.evaluate.reading import Row, letters, read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.anls import anls
-from omniloom.evaluate.scores.choices import mmmu_choice
+from omniloom.evaluate.scores.choices import leading_letter, mmmu_choice
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
 from omniloom.evaluate.scores.vqa import capped_accuracy, exact_match, normalise_answer, vqa_accuracy
 from omniloom.evaluate.task import (
@@ -24,7 +24,7 @@ from omniloom.evaluate.task import (
     question_only,
 )
 
-_IDS = ("question_id", "questionId", "id", "pid")
+_IDS = ("question_id", "questionId", "id", "pid", "index")
 _IMAGES = ("image", "image_path", "image_local_name", "imgname", "image_id")
 
 
@@ -131,7 +131,9 @@ def _chart(item: Item, text: str, variant: str) -> float:
 def choice_or_text(item: Item, text: str, variant: str) -> float:
     """By letter where the item has options, else equal texts; never through a rule that drops the letter "A"."""
     if item.options:
-        said = mmmu_choice(text, item.options, fallback="first" if variant == "first-if-none" else "none")
+        said = leading_letter(text, item.options) or mmmu_choice(
+            text, item.options, fallback="first" if variant == "first-if-none" else "none"
+        )
         right = item.answers[0] if item.answers else ""
         by_text = {option.strip().lower(): letter for letter, option in item.options.items()}
         return float(

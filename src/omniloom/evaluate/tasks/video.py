@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import Row, letters, read_rows, wanted
-from omniloom.evaluate.scores.choices import mmmu_choice
+from omniloom.evaluate.scores.choices import leading_letter, mmmu_choice
 from omniloom.evaluate.task import Item, Task, kept_fields, mean_score, no_fields
 from omniloom.evaluate.tasks.answers import choice_or_text
 
@@ -134,7 +134,7 @@ def _lettered_prompt(item: Item) -> str:
 def _letter(item: Item, text: str, variant: str) -> float:
     if not item.options:
         return choice_or_text(item, text, variant)
-    return float(mmmu_choice(text, item.options) in item.answers)
+    return float((leading_letter(text, item.options) or mmmu_choice(text, item.options)) in item.answers)
 
 
 def _videomme_fields(item: Item, answer: str) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+"""What a model said to one item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ID_COLUMNS = ("sample_id", "question_id", "questionId", "image_id", "pid", "uid", "id", "index", "doc_id")
+"""Under which an item's id stands, in files of answers and of questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said to one item.
+
+    Attributes:
+        id: of the item.
+        text: what was said.
+        options: options that the file brings, by letter.
+        answers: right answers that the file brings.
+        position: of the item in its data set, where a file says that instead of an id.
+        target: what the file then says is right.
+    """
+
+    id: str
+    text: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    answers: tuple[str, ...] = ()
+    position: int | None = None
+    target: str = ""
+
+
+def innermost(value: Any) -> str:
+    """The first text in a list of lists of them, as logs keep what was said once."""
+    while isinstance(value, list):
+        value = value[0] if value else ""
+    return str(value)
