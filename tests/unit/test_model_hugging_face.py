@@ -58,6 +58,21 @@ def test_a_model_that_caps_its_scores_is_refused() -> None:
         HuggingFaceDecoder(model)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_greedy_answers_are_those_of_transformers(kind: str) -> None:
+    model, ours = wrapped(kind)
+    model.eval()
+    model.generation_config.eos_token_id = None
+    prompts = [[1, 2, 3], [7, 50, 9, 8, 4], [90]]
+    theirs = [
+        model.generate(torch.tensor([prompt]), max_new_tokens=7, do_sample=False, pad_token_id=0)[0, len(prompt) :]
+        for prompt in prompts
+    ]
+    together = generate_greedily(ours.eval(), prompts, max_new_tokens=7)
+    assert [list(one.token_ids) for one in together] == [one.tolist() for one in theirs]
+
+
 def test_it_is_the_language_model_of_a_llava(tmp_path: Path) -> None:
     wrapped("packed by positions")[0].save_pretrained(tmp_path)
     language = load_hugging_face(f"hf:{tmp_path}")
@@ -76,8 +91,9 @@ def test_it_is_the_language_model_of_a_llava(tmp_path: Path) -> None:
     gradient = model.vision_tower.get_parameter("layers.0.mlp.fc1.weight").grad
     assert gradient is not None
     assert gradient.abs().sum() > 0
-    with pytest.raises(InputError, match="HuggingFaceDecoder has no cache of ours"):
-        generate_greedily(model, [[1, 2]], max_new_tokens=2)
+    placed = [[1, -200, -200, -200, -200, 5], [3, 4]]
+    both = generate_greedily(model.eval(), placed, images=torch.rand(1, 3, 8, 8), max_new_tokens=3)
+    assert both[1] == generate_greedily(language.eval(), [[3, 4]], max_new_tokens=3)[0]
     cache = KeyValueCache(language.config, rows=1, capacity_tokens=4, dtype=torch.float32, device=torch.device("cpu"))
     with pytest.raises(InputError, match="AttendPrompts with a model of transformers"):
         language(language.embed(torch.tensor([1, 2])), AttendPrompts(Documents.of_lengths([2]), cache))

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from omniloom.errors import InputError
 from omniloom.generate.features import embed_prompts
-from omniloom.generate.prefill import prefill
+from omniloom.generate.forward import forward_of
 from omniloom.generate.sampling import NO_WORD, Chooser, SamplingConfig
 from omniloom.generate.stops import text_before_stop
-from omniloom.model.cache import AttendNext, KeyValueCache
-from omniloom.model.decoder import Decoder
+from omniloom.model.decoder import LanguageModel
 from omniloom.model.documents import Documents
 from omniloom.model.llava import Images, Llava
-from omniloom.parallel.tensor import local
 
 Given = TypeVar("Given")
 OnWords = Callable[[int, Sequence[int]], None]
@@ -43,7 +41,7 @@ class Generated:
 
 @torch.inference_mode()
 def generate(
-    model: Llava | Decoder,
+    model: Llava | LanguageModel,
     prompts: Sequence[Sequence[int]],
     *,
     sampling: SamplingConfig,
@@ -57,7 +55,7 @@ def generate(
     """Answers to prompts.
 
     Args:
-        model: in evaluation mode; a `Decoder` where there are no images.
+        model: in evaluation mode; a language model where there are no images.
         prompts: token ids, with placeholders where image features go.
         sampling: how words are chosen and what ends an answer.
         stop_tokens: words that end an answer.
@@ -78,32 +76,25 @@ def generate(
     decoder = _decoder_of(model, prompts, images)
     rows = _Rows(prompts, sampling, stop_tokens=stop_tokens, limits=limits, text_of=text_of, on_words=on_words)
     documents = Documents.of_lengths(len(prompt) for prompt in prompts)
-    weight = decoder.embed_tokens.weight
-    cache = KeyValueCache(
-        decoder.config,
-        rows=len(prompts),
-        capacity_tokens=rows.capacity_tokens,
-        dtype=weight.dtype,
-        device=weight.device,
-        kv_heads=_own_heads(decoder),
-    )
+    everything = [word for prompt in prompts for word in prompt]
+    device = decoder.head_weight.device
+    embedded = embed_prompts(model, everything, images=images, device=device)
+    forward = forward_of(decoder, embedded, documents, capacity_tokens=rows.capacity_tokens)
     chooser = Chooser(
         sampling,
         prompts=prompts,
         keys=_one_each("keys", keys, prompts) if keys is not None else [str(row) for row in range(len(prompts))],
         vocab_size=decoder.head_weight.shape[0],
         stop_tokens=stop_tokens,
-        device=weight.device,
+        device=device,
     )
-    everything = [word for prompt in prompts for word in prompt]
-    embedded = embed_prompts(model, everything, images=images, device=weight.device)
-    words = chooser.choose(decoder.logits(prefill(decoder, embedded, documents, cache)))
+    words = chooser.choose(decoder.logits(forward.first()))
     while kept := rows.add(words.tolist()):
         if len(kept) < len(words):
             chooser.keep(kept)
-            cache.keep(kept)
-            words = words[torch.tensor(kept, device=weight.device)]
-        words = chooser.choose(decoder.logits(decoder(decoder.embed(words), AttendNext(cache))))
+            forward.keep(kept)
+            words = words[torch.tensor(kept, device=device)]
+        words = chooser.choose(decoder.logits(forward.next(words)))
     return rows.answers()
 
 
@@ -177,19 +168,10 @@ def _one_each(name: str, given: Sequence[Given], prompts: Sequence[Sequence[int]
     return given
 
 
-def _own_heads(decoder: Decoder) -> int:
-    """Heads of keys and values that this rank computes."""
-    projection: Any = decoder.get_submodule("layers.0.attention.k_proj")
-    return local(projection.weight).shape[0] // decoder.config.head_dim
-
-
-def _decoder_of(model: Llava | Decoder, prompts: Sequence[Sequence[int]], images: Images) -> Decoder:
+def _decoder_of(model: Llava | LanguageModel, prompts: Sequence[Sequence[int]], images: Images) -> LanguageModel:
     empty = [number for number, prompt in enumerate(prompts) if not prompt]
     if not prompts or empty:
         raise InputError(f"prompts without tokens: {empty or 'there are none'}. Begin a prompt with the model's BOS.")
     if images is not None and not isinstance(model, Llava):
         raise InputError("images for a language model without a tower. Give a Llava, or no images.")
-    decoder = model.language_model if isinstance(model, Llava) else model
-    if not isinstance(decoder, Decoder):
-        raise InputError(f"{type(decoder).__name__} has no cache of ours. Use its own `generate`.")
-    return decoder
+    return model.language_model if isinstance(model, Llava) else model

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from omniloom.errors import InputError
-from omniloom.model.decoder import Decoder
+from omniloom.model.decoder import LanguageModel
 from omniloom.model.llava import Images, Llava, ShownTiles
 from omniloom.model.vision import CHANNELS
 
@@ -28,7 +28,9 @@ class Embedded(NamedTuple):
     names: Int[Tensor, " tokens"]
 
 
-def embed_prompts(model: Llava | Decoder, words: Sequence[int], *, images: Images, device: torch.device) -> Embedded:
+def embed_prompts(
+    model: Llava | LanguageModel, words: Sequence[int], *, images: Images, device: torch.device
+) -> Embedded:
     """Token embeddings with image features at their placeholders.
 
     Args:
@@ -43,7 +45,7 @@ def embed_prompts(model: Llava | Decoder, words: Sequence[int], *, images: Image
     """
     names = torch.tensor(words, dtype=torch.int64)
     input_ids = names.to(device)
-    if isinstance(model, Decoder):
+    if isinstance(model, LanguageModel):
         return Embedded(model.embed(input_ids), names)
     if isinstance(images, ShownTiles):
         images = images.tiles[images.shown]

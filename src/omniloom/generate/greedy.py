@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 
 from omniloom.generate.decoding import Generated, generate
 from omniloom.generate.sampling import SamplingConfig
-from omniloom.model.decoder import Decoder
+from omniloom.model.decoder import LanguageModel
 from omniloom.model.llava import Images, Llava
 
 GreedyAnswer = Generated
 
 
 def generate_greedily(
-    model: Llava | Decoder,
+    model: Llava | LanguageModel,
     prompts: Sequence[Sequence[int]],
     *,
     max_new_tokens: int,

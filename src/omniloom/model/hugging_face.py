@@ -62,7 +62,7 @@ class HuggingFaceDecoder(LanguageModel):
         if type(attend) is not AttendPacked:
             raise InputError(
                 f"{type(attend).__name__} with a model of transformers; only packed documents work. "
-                "For generating use its own `generate`."
+                "`omniloom.generate` generates with it, without a cache."
             )
         if self.packs:
             return self._packed(embeddings, attend.positions)
