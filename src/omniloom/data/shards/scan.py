@@ -352,8 +352,8 @@ def _duplicate_error(collected: _Collected, begin: int, pair: tuple[int, int]) -
     shard = collected.walk.shard
     return ShardError(
         f"{shard}: sample {collected.keys[collected.rows[begin]]!r} has two parts {parts}, at bytes "
-        f"{collected.headers[first]:,} and {collected.headers[second]:,}. Rename one, or choose which to keep: "
-        "on_duplicate='first' or 'last'.",
+        f"{collected.headers[first]:,} and {collected.headers[second]:,}. Rename one, as `omniloom "
+        "prepare --fix-duplicates` does, or choose which to keep: on_duplicate='first' or 'last'.",
         shard=shard,
         reason="duplicate",
         offset_bytes=collected.headers[second],
