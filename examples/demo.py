@@ -79,9 +79,9 @@ def main() -> None:
     title("Stage 2: questions. The run is killed on its way, and goes on")
     saving = f"checkpoint.every_steps={size.save_steps}"
     train = f"omniloom train sft.yaml --set {seed} --set loop.steps={size.sft_steps} --set {saving}"
-    before = go.killed(train, log=folder / "runs/sft/steps.jsonl", after_steps=size.save_steps * 3 // 2)
+    before = go.killed(train, run="runs/sft", saved_step=size.save_steps, more_steps=20)
     go(train)
-    compare(before, folder / "runs/sft/steps.jsonl", saved=size.save_steps)
+    compare(before, folder / "runs/sft/steps.jsonl", saved_step=size.save_steps)
 
     title("Answers, and what they are worth")
     generate = (
@@ -116,16 +116,16 @@ def main() -> None:
     print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {(folder / 'report.html').resolve()}")
 
 
-def compare(before: list[str], log: Path, *, saved: int) -> None:
-    """Hold the steps that the killed run took after its last save against the same steps of the run that went on."""
+def compare(before: list[str], log: Path, *, saved_step: int) -> None:
+    """Hold the steps that the killed run took after a save against the same steps of the run that went on from it."""
     after = {row["step"]: row["loss"] for row in map(json.loads, log.read_text().splitlines())}
-    lost = [row for row in map(json.loads, before) if row["step"] > saved * (len(before) // saved)]
+    lost = [row for row in map(json.loads, before) if row["step"] > saved_step]
     differing = [row["step"] for row in lost if row["loss"] != after[row["step"]]]
     if differing or not lost:
         raise SystemExit(f"after the restart the losses of the steps {differing} are not what they were")
     print(
-        f"\nKilled after step {len(before)}, gone on from a checkpoint: the losses of the {len(lost)} steps that were "
-        "taken twice are equal to the last bit."
+        f"\nKilled after step {len(before)}, gone on from a checkpoint of step {saved_step} or a later one: the losses "
+        f"of the steps from there are equal to the last bit to those before the kill ({len(lost)} steps compared)."
     )
 
 

@@ -24,11 +24,22 @@ class Commands:
         print(f"\n$ {command}", flush=True)
         subprocess.run(_words_of(command), cwd=self.folder, check=True)
 
-    def killed(self, command: str, *, log: Path, after_steps: int) -> list[str]:
-        """Run a training command and kill it without warning after so many steps; the lines of its log until then."""
-        print(f"\n$ {command}    # kill -9 after {after_steps} steps", flush=True)
+    def killed(self, command: str, *, run: str, saved_step: int, more_steps: int) -> list[str]:
+        """Run a training command and kill it without warning; the lines of its log until then.
+
+        Args:
+            command: what is run.
+            run: the folder of the run.
+            saved_step: the kill waits until the checkpoint of this step is there, whole,
+            more_steps: and so many steps have been taken since.
+        """
+        print(f"\n$ {command}    # kill -9, {more_steps} steps after the first checkpoint is there", flush=True)
+        log, saved = self.folder / run / "steps.jsonl", self.folder / run / f"step-{saved_step:08}"
+        enough = None
         with subprocess.Popen(_words_of(command), cwd=self.folder, start_new_session=True) as process:
-            while process.poll() is None and _count(log) < after_steps:
+            while process.poll() is None and (enough is None or _count(log) < enough):
+                if enough is None and saved.is_dir():
+                    enough = _count(log) + more_steps
                 time.sleep(0.05)
             if process.poll() is not None:
                 raise SystemExit("the run ended before it was killed")

@@ -56,7 +56,7 @@ def main() -> None:
     sizes = {"dim": 256, "head_dim": 64, "mlp_dim": 768, "num_layers": 3}
     write_language_model(folder / "models/language", words=vocabulary(texts), seed=options.seed, **sizes)
     combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
-    go(f"{combine} --feature-layers -1 --pool --reduction-factor 4 --projector-norm layer")
+    go(f"{combine} --feature-layers -1 --norm-features --pool --reduction-factor 4 --projector-norm layer")
 
     title("Training: captions alone, then photos")
     for name in ("photos_texts.yaml", "photos.yaml"):

@@ -291,6 +291,7 @@ def test_combined_parts_have_a_fresh_projector_that_a_seed_gives_again(tmp_path)
     assert combine(*parts, projector="megatron").config.projector.hidden_dims == (64,)
     pooled = combine(*parts, reduction="pool", reduction_factor=4).config.projector
     assert (pooled.reduction, pooled.factor, pooled.reduced_dim) == ("pool", 4, tower.dim)
+    assert combine(*parts, norm_features=True).config.norm_features
     target = write(combined, tmp_path / "one", to="omniloom", seed=3)
     assert any("starts anew" in note for note in target.notes)
     write(combined, tmp_path / "two", to="omniloom", seed=3)

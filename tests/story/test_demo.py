@@ -27,7 +27,7 @@ def test_small_demo(tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "2"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "taken twice are equal to the last bit" in done.stdout
+    assert "are equal to the last bit to those before the kill" in done.stdout
     assert "no faults found" in done.stdout
     assert "tensors are the same to the bit" in done.stdout
     scores = [json.loads((tmp_path / f"run/results/{n}.json").read_text())["scores"]["accuracy"] for n in (1, 2, 3, 4)]

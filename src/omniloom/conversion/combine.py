@@ -27,6 +27,7 @@ def combine(
     projector_norm: Norm | None = None,
     reduction: Reduction = "none",
     reduction_factor: int = 2,
+    norm_features: bool = False,
     feature_layers: tuple[int, ...] | None = None,
     keep_class_token: bool | None = None,
     image_token_id: int | None = None,
@@ -42,6 +43,8 @@ def combine(
         projector_norm: norm of what goes into the projector, as Megatron has it for most language models.
         reduction: ``pixel_shuffle`` folds a square of patches into one token, ``pool`` takes their mean.
         reduction_factor: patches on a side of that square.
+        norm_features: apply the tower's last norm to its features. DINOv2 wants it: a few of its raw features are so
+            large that the others are lost beside them.
         feature_layers: outputs of the tower; ``None`` is ``(-2,)``, and ``(-1,)`` with Megatron's projector.
         keep_class_token: whether the tower's first tokens are used; ``None`` is no, where there are any.
         image_token_id: id of the placeholder; ``None`` takes ``<image>`` of the tokenizer, or the first free id.
@@ -72,6 +75,7 @@ def combine(
         ),
         image_token_id=image_token_id if image_token_id is not None else _image_token_id(language, text),
         feature_layers=layers,
+        norm_features=norm_features,
         # A tower without such tokens has nothing to drop; transformers calls that "full".
         keep_class_token=tower.prefix_tokens == 0 if keep_class_token is None else keep_class_token,
     )

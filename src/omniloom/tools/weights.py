@@ -87,6 +87,7 @@ def convert(
 @click.option(
     "--reduction-factor", type=click.IntRange(2), default=2, show_default=True, help="Patches on a side of the square."
 )
+@click.option("--norm-features", is_flag=True, help="Apply the tower's last norm to its features; for DINOv2.")
 @click.option("--feature-layers", help="Layers of the tower that are used, such as -2 or -2,-5.")
 @click.option("--keep-class-token/--drop-class-token", default=None, help="Whether the tower's first tokens are used.")
 @click.option("--image-token-id", type=int, help="Id of <image>.  [default: the tokenizer's, or the first free one]")
@@ -109,6 +110,7 @@ def combine(**options: Any) -> None:
         projector_norm=options["projector_norm"],
         reduction=_reduction(pixel_shuffle=options["pixel_shuffle"], pool=options["pool"]),
         reduction_factor=options["reduction_factor"],
+        norm_features=options["norm_features"],
         feature_layers=layer_numbers(options["feature_layers"]),
         keep_class_token=options["keep_class_token"],
         image_token_id=options["image_token_id"],
