@@ -96,7 +96,8 @@ def rank_memory(model: nn.Module, config: ParallelConfig, load: Load, *, ranks: 
     gathered = sum(layers if stays else layers[-_GATHERED_LAYERS:]) + whole_by_unit.get("", 0)
     return RankMemory(
         weights=_share(weights, shards) * _FLOAT32_BYTES,
-        gradients=_share(trained, shards) * _FLOAT32_BYTES,
+        # They are cut over ranks with the last micro-batch of a step; before it, sums are whole.
+        gradients=(trained if load.micro_batches > 1 else _share(trained, shards)) * _FLOAT32_BYTES,
         optimizer=_share(trained, shards) * _FLOAT32_BYTES * _ADAM_STATES,
         gathered=gathered * width if shards > 1 or width != _FLOAT32_BYTES else 0,
         activations=own.activations(load) * width // _HALF_BYTES,

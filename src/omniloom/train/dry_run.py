@@ -14,13 +14,14 @@ from omniloom.data.open import get_savable_loader
 from omniloom.errors import ConfigError, OmniloomError
 from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
+from omniloom.model.lora import add_lora
 from omniloom.model.loss import IGNORED
+from omniloom.parallel.memory import Load, RankMemory, rank_memory
 from omniloom.train.data import task_encoder, training_data
 from omniloom.train.flops import Work, training_flops
-from omniloom.train.memory import ADAM_STATES, FLOAT32, RankMemory, rank_memory
 from omniloom.train.meter import PEAK_FLOPS, peak_flops
 from omniloom.train.model_files import model_config
-from omniloom.train.parts import counts, freeze
+from omniloom.train.parts import counts, freeze, lora_of
 from omniloom.train.recipe import Recipe
 
 _SAMPLED_BATCHES = 16
@@ -28,6 +29,9 @@ _SAMPLED_SAMPLES = 64
 _RESERVE = 0.1  # of a device's memory: the driver, kernels' own buffers, pieces between tensors
 _USUAL_SHARE = 0.4  # of the peak, of a well-kept run
 _DEVICE = "H100"
+_WEIGHT_BYTES = 4
+_STATE_BYTES = 8  # Adam's two, for what is trained
+_KINDS = ("weights", "gradients", "optimizer", "gathered", "activations", "loss")
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,16 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
     """
     config = model_config(recipe.model)
     model = build_module(config, device="meta")
+    add_lora(model, lora_of(recipe.parts))
     freeze(model, recipe.parts)
     parts = counts(model)
     micro_batches = _micro_batches(recipe, ranks)
     sampled = _sample(recipe, config)
     largest = max(sampled.works, key=lambda work: sum(work.documents))
-    memory = rank_memory(
-        config, parts, parallel=recipe.parallel, ranks=ranks, work=largest, micro_batches=micro_batches
-    )  # fmt: skip
+    load = Load(tokens=sum(largest.documents), tiles=largest.tiles, micro_batches=micro_batches)
+    stages = [
+        rank_memory(model, recipe.parallel, load, ranks=ranks, stage=stage) for stage in range(recipe.parallel.pipeline)
+    ]
     if device_bytes is None and torch.cuda.is_available():
         device_bytes = torch.cuda.get_device_properties(0).total_memory
     trained = sum(some for some, _ in parts.values())
@@ -72,8 +78,8 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
         [f"{recipe.folder}: {recipe.loop.steps:,} steps on {ranks} rank{'s' * (ranks > 1)}"],
         _parameters(parts),
         _data(recipe, sampled, micro_batches, ranks),
-        _memory(memory, recipe, device_bytes),
-        [f"checkpoint: {_size(whole * FLOAT32 + trained * FLOAT32 * ADAM_STATES)}, over all ranks"],
+        _memory(stages, recipe, _batch_bytes(config, largest), device_bytes),
+        [f"checkpoint: {_size(whole * _WEIGHT_BYTES + trained * _STATE_BYTES)}, over all ranks"],
         _time(
             recipe,
             config,
@@ -157,46 +163,41 @@ def _data(recipe: Recipe, sampled: _Sampled, micro_batches: int, ranks: int) -> 
     return lines
 
 
-def _memory(memory: RankMemory, recipe: Recipe, device_bytes: int | None) -> list[str]:
-    stage = ", of the first stage" if recipe.parallel.pipeline > 1 else ""
-    columns = ("weights", "gradients", "optimizer", "gathered", "activations")
-    rows: list[tuple[str, ...]] = [(f"memory of a rank{stage}", *columns)]
-    rows += [(f"  {name}", *(_size(getattr(part, of)) for of in columns)) for name, part in memory.parts.items()]
+def _memory(stages: Sequence[RankMemory], recipe: Recipe, batch_bytes: int, device_bytes: int | None) -> list[str]:
+    rows: list[tuple[str, ...]] = [("memory of a rank", *_KINDS, "batch", "in all")]
+    for stage, memory in enumerate(stages):
+        sizes = [getattr(memory, kind) for kind in _KINDS]
+        name = f"  stage {stage}" if len(stages) > 1 else "  each"
+        rows.append((name, *map(_size, sizes), _size(batch_bytes), _size(memory.total + batch_bytes)))
     lines = _table(rows)
-    lines.append(f"  batch {_size(memory.batch)}, loss {_size(memory.loss)}; in all {_size(memory.total)}")
     if device_bytes is None:
         return lines
-    room = device_bytes * (1 - _RESERVE)
-    if memory.total <= room:
-        return [*lines, f"  fits into {_size(device_bytes)}, of which {_RESERVE:.0%} are left for kernels and gaps"]
-    return [
-        *lines,
-        f"  DOES NOT FIT into {_size(device_bytes)}, of which {_RESERVE:.0%} are left for kernels and gaps: "
-        f"{_size(memory.total - room)} too much.",
-        *(f"  - {told}" for told in _advice(memory, recipe)),
-    ]
+    most = max(stages, key=lambda memory: memory.total)
+    too_much = most.total + batch_bytes - device_bytes * (1 - _RESERVE)
+    left = f"{_size(device_bytes)}, of which {_RESERVE:.0%} are left for kernels and gaps"
+    if too_much <= 0:
+        return [*lines, f"  fits into {left}"]
+    advice = (f"  - {told}" for told in _advice(most, recipe))
+    return [*lines, f"  DOES NOT FIT into {left}: {_size(too_much)} too much.", *advice]
+
+
+def _batch_bytes(config: LlavaConfig, work: Work) -> int:
+    """Images in float32, and ids, labels and positions."""
+    return work.tiles * 3 * config.vision.image_size**2 * 4 + sum(work.documents) * 3 * 8
 
 
 def _advice(memory: RankMemory, recipe: Recipe) -> list[str]:
     """What takes less, the greatest first."""
-    parallel, parts = recipe.parallel, memory.parts
-    activations = sum(part.activations for part in parts.values()) + memory.batch
-    gradients = sum(part.gradients for part in parts.values())
-    states = sum(part.weights + part.optimizer for part in parts.values())
-    told = []
-    if activations and not parallel.recompute.get("language_model"):
+    parallel, activations, gradients = recipe.parallel, memory.activations, memory.gradients
+    told = [(memory.weights + memory.optimizer, "more ranks cut weights and optimizer states into smaller shares")]
+    if not parallel.recompute.get("language_model"):
         told.append((activations, "parallel.recompute: {language_model: 1} keeps a layer's inputs alone"))
     if recipe.data.batch_size > 1:
         told.append((activations, f"data.batch_size below {recipe.data.batch_size} makes smaller micro-batches"))
-    if gradients:
-        told.append(
-            (gradients, "one micro-batch a step (more ranks, a greater data.batch_size) cuts gradients over ranks")
-        )
-    told.append((states, "more ranks cut weights and optimizer states into smaller shares"))
+    if gradients > memory.optimizer / 2:
+        told.append((gradients, "with one micro-batch a step (more ranks, larger ones) gradients are cut over ranks"))
     if parallel.tensor == 1:
-        told.append(
-            (gradients + activations, "parallel.tensor cuts matrices, their gradients and the MLP's activations")
-        )
+        told.append((gradients + activations, "parallel.tensor cuts matrices, their gradients and activations"))
     return [text for _, text in sorted(told, reverse=True)]
 
 

@@ -111,8 +111,11 @@ class SampleAnswers(Hook):
     def _answers(self, questions: list[_Question]) -> list[str]:
         tiles = [question.tiles for question in questions if question.tiles is not None]
         self._model.eval()
-        if isinstance(self._model, FSDPModule):
-            self._model.unshard()  # what is not of a layer; layers gather themselves
+        # What is not of a layer, and the first one, whose shapes tell the heads; others gather as they go.
+        gathered = [self._model, *self._model.language_model.get_submodule("layers").children()][:2]
+        for module in gathered:
+            if isinstance(module, FSDPModule):
+                module.unshard()
         made = generate(
             self._model,
             [question.ids for question in questions],
@@ -121,8 +124,9 @@ class SampleAnswers(Hook):
             stop_tokens=() if self._ranks > 1 else self._prompter.stop_tokens,
             images=torch.cat(tiles) if tiles else None,
         )
-        if isinstance(self._model, FSDPModule):
-            self._model.reshard()
+        for module in gathered:
+            if isinstance(module, FSDPModule):
+                module.reshard()
         self._model.train()
         return [self._prompter.text(one.token_ids) for one in made]
 
