@@ -61,5 +61,5 @@ def test_s3(s3_store: Store) -> None:
 
 
 def test_unknown_schemes_are_refused_and_not_taken_for_paths() -> None:
-    with pytest.raises(StorageError, match="no store for 'ftp://'"):
-        open_store("ftp://host/x")
+    with pytest.raises(StorageError, match="no store for 'ftpx://'"):
+        open_store("ftpx://host/x")

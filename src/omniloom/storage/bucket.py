@@ -105,7 +105,11 @@ class BucketWriter:
 
 
 def _stat(meta: Any) -> Stat:
-    return Stat(int(meta["size"]), meta.get("e_tag"))
+    tag = meta.get("e_tag")
+    modified = meta.get("last_modified")
+    if tag is None and modified is not None and modified.timestamp() > 0:  # what plain web servers tell
+        tag = f"modified {modified.isoformat()}"
+    return Stat(int(meta["size"]), tag)
 
 
 def _open(root: str, options: Options) -> Any:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.messages import storage_error
 from omniloom.storage.store import Entry, Range, Stat
+from omniloom.storage.urls import join_url
 
 
 def file_path(url: str) -> str:
@@ -23,6 +24,21 @@ def file_path(url: str) -> str:
     if host not in ("", "localhost"):
         raise StorageError(f"{url}: names the host {host!r}; files lie on this machine: file:///path")
     return "/" + unquote(path.partition("?")[0])
+
+
+def versioned_path(url: str) -> str:
+    """The plain path of Energon's legacy ``dss://NAME@VERSION/PATH``: below the folder ``NVDATASET_CACHE_DIR``.
+
+    Raises:
+        StorageError: the variable is not set, there is no version, or the path climbs out.
+    """
+    root = os.environ.get("NVDATASET_CACHE_DIR")
+    if not root:
+        raise StorageError(f"{url}: such URLs lie below the folder that NVDATASET_CACHE_DIR names; it is not set.")
+    name, at, rest = url.removeprefix("dss://").partition("@")
+    if not at or not name or not rest:
+        raise StorageError(f"{url}: dss://NAME@VERSION/PATH expected")
+    return join_url(root, f"{name}/{rest}")
 
 
 class LocalStore:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omniloom.errors import StorageError
-from omniloom.storage.local import LocalStore, file_path
+from omniloom.storage.local import LocalStore, file_path, versioned_path
 from omniloom.storage.store import Store
 from omniloom.storage.urls import redacted, scheme_of
 
@@ -21,6 +22,18 @@ def _bucket(root: str, options: Options) -> Backend:
     from omniloom.storage.bucket import Bucket  # noqa: PLC0415 - a command on local files starts without it
 
     return Bucket(root, options)
+
+
+def _file_system(root: str, options: Options) -> Backend:
+    from omniloom.storage.filesystem import FileSystem  # noqa: PLC0415
+
+    return FileSystem(root, options)
+
+
+def _multi_storage(root: str, options: Options) -> Backend:
+    from omniloom.storage.multi_storage import MultiStorage  # noqa: PLC0415
+
+    return MultiStorage(root, options)
 
 
 @dataclass(frozen=True)
@@ -50,8 +63,11 @@ SCHEMES: dict[str, Scheme] = {
     "abfss": Scheme("Azure Data Lake Storage", connect=_bucket),
     "https": Scheme("a web server", connect=_bucket, query_is_ours=False),
     "http": Scheme("a web server without TLS, where that is allowed", connect=_bucket, query_is_ours=False),
+    "hf": Scheme("the Hugging Face hub: hf://datasets/OWNER/NAME/...", connect=_file_system),
+    "msc": Scheme("a profile of the Multi-Storage Client", connect=_multi_storage),
+    "dss": Scheme("NAME@VERSION/... below NVDATASET_CACHE_DIR, as Energon has it", local=versioned_path),
 }
-"""All schemes."""
+"""All schemes but those that only fsspec knows."""
 
 _OPENED: dict[str, Store] = {}
 
@@ -67,14 +83,28 @@ def open_store(url: str, **options: Any) -> Store:
         StorageError: there is no store for its scheme.
     """
     scheme = scheme_of(url)
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES if name)
-        raise StorageError(f"{redacted(url)}: no store for '{scheme}://'; known are plain paths, {known}")
     if options:
-        return _make(SCHEMES[scheme], options)
+        return _make(scheme_for(url), options)
     if scheme not in _OPENED:
-        _OPENED[scheme] = _make(SCHEMES[scheme], {})
+        _OPENED[scheme] = _make(scheme_for(url), {})
     return _OPENED[scheme]
+
+
+def scheme_for(url: str) -> Scheme:
+    """How a URL is answered: by the table, or by fsspec where that knows its scheme. Raises StorageError."""
+    scheme = scheme_of(url)
+    known = SCHEMES.get(scheme)
+    if known is not None:
+        return known
+    with contextlib.suppress(ImportError):
+        import fsspec  # noqa: PLC0415 - an extra
+
+        if scheme in fsspec.available_protocols():
+            return Scheme("what fsspec knows", connect=_file_system)
+    names = ", ".join(f"{name}://" for name in SCHEMES if name)
+    raise StorageError(
+        f"{redacted(url)}: no store for '{scheme}://'; known are plain paths, {names}, and what fsspec knows"
+    )
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:

@@ -18,10 +18,10 @@ from omniloom.storage.backend import Backend, Got
 from omniloom.storage.block_cache import BlockCache
 from omniloom.storage.counts import COUNTS
 from omniloom.storage.ranges import LongRange, cut_ranges, merge_ranges
-from omniloom.storage.retry import ShortBodyError, named_fault, retrying
+from omniloom.storage.retry import NoRangesError, ShortBodyError, named_fault, retrying
 from omniloom.storage.store import Entry, Range, Stat, Writer
 from omniloom.storage.tuning import Options, Tuning, options_of
-from omniloom.storage.urls import join_url, redacted, split_query, split_url
+from omniloom.storage.urls import join_url, redacted, split_url
 
 _TAGS_KEPT = 65_536
 _Listed = list[tuple[str, int, str | None]]
@@ -211,7 +211,10 @@ class RemoteStore:
                 raise ShortBodyError(f"{len(got.data):,} of {end - start:,} bytes came")
             return got
 
-        got = self._ask(url, ask)
+        try:
+            got = self._ask(url, ask)
+        except NoRangesError:
+            return self._cut_whole(url, start, stop, etag)
         if got.stat is not None:
             self._check(url, got.stat, etag)
         if stop is not None and len(got.data) != stop - start:
@@ -220,6 +223,24 @@ class RemoteStore:
                 + (f"; the object has {got.stat.size_bytes:,} bytes" if got.stat else "")
             )
         return got.data
+
+    def _cut_whole(self, url: str, start: int, stop: int | None, etag: str | None) -> bytes:
+        """A range of an object of a server that gives none: the object is fetched whole, and kept for a while."""
+        most = self._options(url).tuning.whole_bytes
+        whole = self._whole.get(url)
+        if whole is None:
+            size_bytes = self.stat(url).size_bytes
+            if size_bytes > most:
+                raise NoRangesError(
+                    f"{redacted(url)}: the server gives no ranges, and {size_bytes:,} bytes are more than the {most:,} "
+                    "that are fetched whole (whole_bytes). Copy the data to a server that gives ranges."
+                )
+            whole = self._get(url, 0, None, etag)
+            with self._lock:
+                self._whole[url] = whole
+                while sum(map(len, self._whole.values())) > most and len(self._whole) > 1:
+                    self._whole.popitem(last=False)
+        return whole[start:stop]
 
     def _check(self, url: str, stat: Stat, etag: str | None) -> None:
         """An object must stay what this process saw first, or what the caller saw."""
@@ -236,7 +257,7 @@ class RemoteStore:
 
     def _ask(self, url: str, ask: Callable[[Backend, str], Answer]) -> Answer:
         """One request, by the rules for faults."""
-        key = self._key(url)
+        key = split_url(url)[1]
         return retrying(
             lambda: ask(self._backend(url), key),
             where=redacted(url),
@@ -244,15 +265,9 @@ class RemoteStore:
             refresh=lambda: self._disconnect(url),
         )
 
-    def _key(self, url: str) -> str:
-        key = split_url(url)[1]
-        if not self._query_is_ours and "?" in url:
-            return f"{key}?{url.partition('?')[2]}"
-        return key
-
-    def _place(self, url: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-        query = split_query(url)[1] if self._query_is_ours else {}
-        return split_url(url)[0], tuple(sorted(query.items()))
+    def _place(self, url: str) -> tuple[str, str]:
+        """What a connection is for: a bucket or host, and a query, of our options or to go along with requests."""
+        return split_url(url)[0], url.partition("?")[2]
 
     def _options(self, url: str) -> Options:
         place = self._place(url)
@@ -270,7 +285,8 @@ class RemoteStore:
             backend = self._backends.get(place)
             if backend is None:
                 try:
-                    backend = self._connect(place[0], self._options(url))
+                    root = place[0] if self._query_is_ours else _root_with_query(url)
+                    backend = self._connect(root, self._options(url))
                 except Exception as error:
                     raise named_fault(error, redacted(url)) from error
                 self._backends[place] = backend
@@ -303,6 +319,7 @@ class RemoteStore:
         self._pool = None
         self._tags: OrderedDict[str, str] = OrderedDict()
         self._stats: OrderedDict[str, Stat] = OrderedDict()
+        self._whole: OrderedDict[str, bytes] = OrderedDict()
 
 
 class _NamedWriter:

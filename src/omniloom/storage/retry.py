@@ -24,6 +24,10 @@ class ShortBodyError(Exception):
     """An answer ended before the bytes that it promised."""
 
 
+class NoRangesError(StorageError):
+    """A server gives whole objects where ranges are asked for."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A class of faults.
@@ -149,7 +153,7 @@ def named_fault(error: Exception, where: str, *, attempts: int = 1) -> Exception
         return missing(where)
     text = redacted(" ".join(str(error).split("Debug source")[0].split()))[:400]
     tried = f" after {attempts} attempts" if attempts > 1 else ""
-    kind = StoreAwayError if fault.tries is None else StorageError
+    kind = StoreAwayError if fault.tries is None else NoRangesError if fault.name == "no-range" else StorageError
     found = kind(f"{where}: {fault.name}{tried}: {type(error).__name__}: {text} {fault.advice}".rstrip())
     found.errno = errno.EACCES if fault.name in ("denied", "expired", "unsigned") else errno.EIO
     return found

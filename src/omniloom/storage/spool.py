@@ -6,10 +6,12 @@ can only make reads quicker: what is read, and in which order, does not depend o
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from omniloom.storage.open import open_store
 from omniloom.storage.store import Range
@@ -29,6 +31,9 @@ class _Run:
         self.future = future
 
 
+_Task = tuple[_Run, str, int, int, tuple[Range, ...]]
+
+
 class Spool:
     """Ranges of objects, fetched ahead. Each may be taken as often as it was fetched, by any thread.
 
@@ -46,9 +51,12 @@ class Spool:
         self.peak_bytes = 0
         self._lock = threading.Lock()
         self._entries: dict[_Place, list[_Run | bytes]] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._waiting: list[tuple[int, int, _Task]] = []
+        self._serial = itertools.count()
+        self._more = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
 
-    def fetch(self, url: str, start: int, stop: int, ranges: Sequence[Range]) -> None:
+    def fetch(self, url: str, start: int, stop: int, ranges: Sequence[Range], *, turn: int = 0) -> None:
         """Fetch a long range in the background and keep the ranges in it.
 
         Args:
@@ -56,18 +64,22 @@ class Spool:
             start: first byte of the long range.
             stop: byte after its last one.
             ranges: the ranges that will be taken; what lies between them is forgotten.
+            turn: what waits with a lower number is fetched first.
         """
         size_bytes = sum(last - first for first, last in ranges)
         with self._lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(CONNECTIONS, "omniloom-ahead")
             done: Future[None] = Future()
             run = _Run(done)
             for first, last in ranges:
                 self._entries.setdefault((url, first, last), []).append(run)
             self.held_bytes += size_bytes
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
-            self._threads.submit(self._bring, run, url, start, stop, tuple(ranges))
+            heapq.heappush(self._waiting, (turn, next(self._serial), (run, url, start, stop, tuple(ranges))))
+            if len(self._threads) < CONNECTIONS:
+                thread = threading.Thread(target=self._work, name="omniloom-ahead", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._more.notify()
 
     def holds(self, url: str, start: int, stop: int) -> bool:
         """Whether a range is here or on its way."""
@@ -105,6 +117,14 @@ class Spool:
                 del self._entries[place]
             self.held_bytes -= place[2] - place[1]
         return found if isinstance(found, bytes) else None
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting:
+                    self._more.wait()
+                _, _, task = heapq.heappop(self._waiting)
+            self._bring(*task)
 
     def _bring(self, run: _Run, url: str, start: int, stop: int, ranges: tuple[Range, ...]) -> None:
         try:

@@ -74,6 +74,10 @@ class TarRows:
         """Whether `places` answers without a request."""
         return self._shard_of(row)[0].knows_places()
 
+    def opened_by(self, row: int) -> int:
+        """The number of the shard that has to be open before the places of a row are known."""
+        return bisect_right(self._ends, row)
+
     def places(self, row: int) -> list[tuple[str, int, int]]:
         """The ranges that reading a row asks for; none where they are not known beforehand."""
         shard, shard_row, _ = self._shard_of(row)

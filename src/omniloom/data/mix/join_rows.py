@@ -87,6 +87,10 @@ class JoinRows:
         """Whether `places` answers without a request."""
         return all(source.knows_places(one) for source, one in self._far_columns(row))
 
+    def opened_by(self, row: int) -> tuple[Any, ...]:
+        """What has to be open before the places of a row are known."""
+        return tuple((id(source), source.opened_by(one)) for source, one in self._far_columns(row))
+
     def places(self, row: int) -> list[tuple[str, int, int]]:
         """The ranges that reading a row asks for in the sources that lie in a store."""
         return [place for source, one in self._far_columns(row) for place in source.places(one)]

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import weakref
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -36,8 +37,14 @@ LONG_RANGE_BYTES = 8 << 20
 MOST_ROWS = 4096
 """Rows that a lane looks ahead at most."""
 
+LEAD_SECONDS = 4.0
+"""Rows that a lane draws in so long are fetched ahead: a few failures and waits are not felt."""
+
 MOST_ROWS_NEAR = 1024
 """Rows that are fetched ahead at most."""
+
+ROWS_A_LOOK = 128
+"""Rows that are looked at for each that is read, until the horizon is full."""
 
 FEWEST_ROWS_NEAR = 16
 """Rows that are always fetched ahead, however small the budget."""
@@ -69,6 +76,9 @@ class FarRows(Protocol):
     def places(self, row: int) -> Sequence[tuple[str, int, int]]:
         """The ranges that reading a row asks for; none where they are not known beforehand. May ask the store."""
 
+    def opened_by(self, row: int) -> Hashable:
+        """What has to be opened before the places of a row are known: the same for all rows of a shard."""
+
     def knows_places(self, row: int) -> bool:
         """Whether `places` answers at once, without a request."""
 
@@ -76,7 +86,7 @@ class FarRows(Protocol):
 class _Ahead:
     """A row that is coming."""
 
-    __slots__ = ("at_bytes", "finding", "is_placed", "key", "places", "waiting")
+    __slots__ = ("at_bytes", "finding", "is_placed", "key", "places", "turn", "waiting")
 
     def __init__(self, key: SampleKey) -> None:
         self.key = key
@@ -84,6 +94,7 @@ class _Ahead:
         self.finding: Future[Any] | None = None
         self.waiting: set[Place] = set()  # in the horizon, not asked for yet
         self.at_bytes = 0
+        self.turn = 0
         self.is_placed = False
 
 
@@ -98,6 +109,7 @@ class AheadBudget:
         self.total_bytes = total_bytes
         self._lanes: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
         self._threads: ThreadPoolExecutor | None = None
+        self._opening: dict[Hashable, Future[Any]] = {}
 
     @property
     def lane_bytes(self) -> int:
@@ -108,11 +120,16 @@ class AheadBudget:
         """Count a lane as long as it lives."""
         self._lanes.add(lane)
 
-    def find_places(self, rows: FarRows, row: int) -> Future[Any]:
-        """Ask where a row lies, in the background."""
+    def open_place(self, rows: FarRows, row: int) -> Future[Any]:
+        """Open what tells where a row lies, in the background, once for all who ask for it meanwhile."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(CONNECTIONS, "omniloom-find")
-        return self._threads.submit(rows.places, row)
+        key = id(rows), rows.opened_by(row)
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = self._threads.submit(rows.places, row)
+            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+        return opening
 
 
 def default_budget_bytes() -> int:
@@ -137,6 +154,8 @@ class ReadAhead:
         self._make, self._lane, self._keys, self._desk, self._far = make, lane, keys, desk, far
         self._budget: AheadBudget = desk.ahead
         self._budget.join(self)
+        self._turns = 0
+        self._since, self._drawn, self._rate = time.monotonic(), 0, 0.0
         self.restart()
 
     @classmethod
@@ -199,12 +218,13 @@ class ReadAhead:
 
     def _scouted_row(self, key: SampleKey) -> _Ahead:
         row = _Ahead(key)
+        row.turn = self._turns = self._turns + 1
         rows = self._far.get(key.dataset)
         if rows is not None:
             if rows.knows_places(key.row):
                 row.places = tuple(Place(*one) for one in rows.places(key.row))
             else:
-                row.finding = self._budget.find_places(rows, key.row)
+                row.finding = self._budget.open_place(rows, key.row)
         return row
 
     def _extend(self) -> None:
@@ -212,6 +232,7 @@ class ReadAhead:
         lane_bytes = self._budget.lane_bytes
         if self._scout is None:
             return
+        most_keys = ROWS_A_LOOK  # a little at a time: the first rows do not wait until all is looked at
         while len(self._horizon) + len(self._scouted) < MOST_ROWS and self._held_bytes() < lane_bytes:
             row = self._scouted[0] if self._scouted else None
             starved = len(self._scouted) >= FEWEST_ROWS_NEAR > len(self._horizon)  # at the start, or after a jump
@@ -220,7 +241,8 @@ class ReadAhead:
                 self._place(row)
                 self._join_horizon(row)
                 continue
-            if len(self._scouted) >= MOST_ROWS // 4 or (key := next(self._scout, None)) is None:
+            most_keys -= 1
+            if len(self._scouted) >= MOST_ROWS // 4 or most_keys < 0 or (key := next(self._scout, None)) is None:
                 return
             self._scouted.append(self._scouted_row(key))
 
@@ -235,7 +257,8 @@ class ReadAhead:
         if row.finding is not None:
             finding, row.finding = row.finding, None
             if finding.exception() is None:
-                row.places = tuple(Place(*one) for one in finding.result())
+                found = self._far[row.key.dataset].places(row.key.row)
+                row.places = tuple(Place(*one) for one in found)
         if sum(place.stop - place.start for place in row.places) > self._budget.lane_bytes * LARGEST_ROW_SHARE:
             row.places = ()
         row.waiting = {place for place in row.places if not SPOOL.holds(*place)}
@@ -250,13 +273,22 @@ class ReadAhead:
 
     def _fetch_near(self) -> None:
         near_bytes = self._budget.lane_bytes * NEAR_SHARE
+        most = self._rows_near()
         begin = self._horizon[0].at_bytes if self._horizon else self._end_bytes
         rows_near = len(self._horizon) - len(self._not_near)
-        while self._not_near and rows_near < MOST_ROWS_NEAR:
+        while self._not_near and rows_near < most:
             if rows_near >= FEWEST_ROWS_NEAR and self._not_near[0].at_bytes - begin > near_bytes:
                 return
             rows_near += 1
             self._ask_for_all(self._not_near.popleft())
+
+    def _rows_near(self) -> int:
+        """Rows that this lane draws in the time that fetching is ahead, as fast as it drew them of late."""
+        now = time.monotonic()
+        self._drawn += 1
+        if now - self._since > 1.0:
+            self._rate, self._since, self._drawn = self._drawn / (now - self._since), now, 0
+        return min(max(FEWEST_ROWS_NEAR, int(self._rate * LEAD_SECONDS)), MOST_ROWS_NEAR)
 
     def _ask_for_all(self, row: _Ahead) -> None:
         for place in row.places:
@@ -286,7 +318,7 @@ class ReadAhead:
             self._unasked.pop(place.url, None)
         for member in members:
             member[3].waiting.discard(Place(place.url, member[0], member[1]))
-        SPOOL.fetch(place.url, start, stop, [(member[0], member[1]) for member in members])
+        SPOOL.fetch(place.url, start, stop, [(member[0], member[1]) for member in members], turn=row.turn)
         self._count(row.key.dataset, "long_ranges", 1)
         self._count(row.key.dataset, "long_range_bytes", stop - start)
         self._peak(row.key.dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import PurePosixPath
@@ -79,6 +79,11 @@ class SubRows:
     def knows_places(self, row: int) -> bool:
         """Whether `places` answers without a request; asked only of rows in a store."""
         return bool(self.rows.knows_places(row + self.start))  # type: ignore[attr-defined]
+
+    def opened_by(self, row: int) -> Hashable:
+        """What has to be open before the places of a row are known; asked only of rows in a store."""
+        opened: Hashable = self.rows.opened_by(row + self.start)  # type: ignore[attr-defined]
+        return opened
 
     def places(self, row: int) -> Sequence[tuple[str, int, int]]:
         """The ranges that reading a row asks for; asked only of rows in a store."""
