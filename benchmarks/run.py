@@ -37,6 +37,7 @@ NAMES = (
     "packing",
     "sources",
     "generate",
+    "stores",
 )
 
 
