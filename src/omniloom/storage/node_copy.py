@@ -73,7 +73,9 @@ def copy_here(url: str, path: str | os.PathLike[str]) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            for start in range(0, stat.size_bytes, PIECE_BYTES):
+            if stat.size_bytes <= PIECE_BYTES:  # as a whole: also of servers that give no ranges
+                file.write(store.read(url, etag=stat.etag))
+            for start in range(0, stat.size_bytes if stat.size_bytes > PIECE_BYTES else 0, PIECE_BYTES):
                 stop = min(start + PIECE_BYTES, stat.size_bytes)
                 file.write(store.read(url, start, stop, etag=stat.etag))
         partial.replace(target)

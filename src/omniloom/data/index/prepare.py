@@ -130,14 +130,9 @@ def prepare_dataset(
     with _build_folder(tmp_path) as database_path, _opened_stage(root, target, with_database=sqlite) as stage:
         with open_work_folder(root if stage is None else stage.folder) as work:
             builder = SidecarBuilder(
-                root if stage is None else stage.folder,
-                work=work,
-                rule=rule,
-                on_duplicate=on_duplicate,
-                sqlite=sqlite,
-                database_path=database_path,
-                elsewhere=None if stage is None else stage.elsewhere(),
-            )
+                root if stage is None else stage.folder, work=work, rule=rule, on_duplicate=on_duplicate, sqlite=sqlite,
+                database_path=database_path, elsewhere=None if stage is None else stage.elsewhere(),
+            )  # fmt: skip
             try:
                 meter = _Meter(root, names, progress)
                 requests = [builder.request(name) for name in names]
