@@ -188,3 +188,24 @@ def test_global_batch_size_is_what_the_trainer_makes_of_it(data: Path) -> None:
         fit(Model(), module(data, global_batch_size=12), max_steps=2)
     with pytest.raises(ConfigError, match="global_batch_size=10 is no multiple of micro_batch_size=3 x 1 ranks"):
         fit(Model(), module(data, global_batch_size=10), max_steps=2)
+
+
+def test_a_loader_may_be_given_to_the_trainer_as_it_is(data: Path, tmp_path: Path) -> None:
+    def loader() -> Any:
+        config = omniloom.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
+        dataset = omniloom.get_train_dataset(
+            data, worker_config=config, batch_size=BATCH, task_encoder=Encoder(), virtual_epoch_length=5
+        )
+        return omniloom.get_loader(dataset)
+
+    def trained(resume: Path | None = None) -> Any:
+        model = Model()
+        save = SaveAt(tmp_path / "checkpoint.ckpt", 7, "batch end")
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = Trainer(accelerator="cpu", enable_model_summary=False, callbacks=[save], max_steps=13, **quiet)
+        trainer.fit(model, train_dataloaders=loader(), ckpt_path=resume, weights_only=True)
+        return model
+
+    whole = trained()
+    assert whole.seen == fit(Model(), module(data), max_steps=13).seen
+    assert trained(tmp_path / "checkpoint.ckpt").seen == whole.seen[7:]

@@ -264,6 +264,18 @@ def test_virtual_epochs_end_the_loop_and_go_on() -> None:
     assert [told(b) for b in restored] == job[10:20]
 
 
+@pytest.mark.parametrize("finite", [False, True])
+def test_who_counts_the_batches_of_a_pass_gets_the_next_pass(finite: bool) -> None:
+    """As training programs do that know the length: they never ask for a batch too many."""
+    dataset = numbers(plan=FINITE) if finite else numbers(virtual_epoch_length=10)
+    whole, counted = Loader(dataset), Loader(dataset)
+    for _ in range(3):
+        expected = [told(batch) for batch in whole]
+        running = iter(counted)
+        assert len(counted) == len(expected)
+        assert [told(batch) for batch in islice(running, len(expected))] == expected
+
+
 @pytest.mark.parametrize("rows", [1, 3, 7, 8, 9])
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_evaluation_covers_every_sample_once_and_pads_even_out_the_steps(rows: int, world_size: int) -> None:

@@ -85,6 +85,8 @@ class Loader:
     # Iterating
 
     def __iter__(self) -> Iterator[Any]:
+        if not self._restored:  # a state from the end of a pass goes on with the empty rest of that pass
+            self.begin_pass()
         return _Pass(self)
 
     def __len__(self) -> int:
@@ -100,7 +102,7 @@ class Loader:
             self._end_pass()
             raise StopIteration
         started = time.perf_counter()
-        self._in_pass, self.is_pad = True, False
+        self._in_pass, self._restored, self.is_pad = True, False, False
         produced = self._next_produced()
         self._stats.seconds_waited += time.perf_counter() - started
         if produced is None:
@@ -168,10 +170,7 @@ class Loader:
         return WorkerPool(order, self._settings)
 
     def begin_pass(self) -> None:
-        """Let the next batch be one of the next pass, where all batches of the running one have come.
-
-        For callers that count batches by ``len`` and do not ask for one more than there are.
-        """
+        """Let the next batch be one of the next pass, where all batches of the running one have come."""
         if self._pass_is_over():
             self._end_pass()
         elif (
@@ -195,7 +194,7 @@ class Loader:
 
     def _end_pass(self) -> None:
         """A pass has ended: the next one goes on, or, where the data has ended, begins the next lap."""
-        self._in_pass = False
+        self._in_pass = self._restored = False
         if self._limit_is_reached() or all(lane.ended for lane in self._lanes.values()):
             self._begin_lap(self._lap + 1)
         if not self.worker_config.persistent_workers:
@@ -282,6 +281,7 @@ class Loader:
             self.dataset = dataset
         self._reset(state.lanes)
         self._lanes, self._lap, self._steps, self._in_pass = lanes, mine.lap, mine.steps, mine.in_pass
+        self._restored = True
 
     def _rebased(self, stream: dict[str, Any] | None, state: RankState, lane: Lane) -> dict[str, Any] | None:
         """The place of a lane in a changed mix. What waited for its pack or group still waits."""
@@ -322,7 +322,7 @@ class Loader:
         config = self.worker_config
         self._running = False  # the lanes are elsewhere now; the workers may stay
         self._lanes = {i: LaneState() for i in rank_lanes(self._lane_count, config.number, config.ranks)}
-        self._lap, self._steps, self._in_pass = lap, 0, False
+        self._lap, self._steps, self._in_pass, self._restored = lap, 0, False, False
 
     def _even_steps(self) -> int:
         """Steps that every rank makes at least in a pass, so that all make equally many; 0 where that is not asked."""
