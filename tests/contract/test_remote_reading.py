@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -202,3 +205,39 @@ def test_a_new_indexing_is_seen_at_the_next_opening(tmp_path: Path) -> None:
     index = open_dataset(f"{BUCKET}/grown", split_part="train")
     assert index.samples == 60
     assert index.shards[2].open(index.rule).read(19) == ("n059", {"txt": b"text n059", "label.txt": b"ln059"})
+
+
+def test_a_web_server_that_lists_nothing_will_do(data: Path) -> None:
+    handler = functools.partial(_Ranges, directory=str(data))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/a"
+        try:
+            assert samples(_train(url), 120) == samples(_train(str(data / "a")), 120)
+            assert open_side_store(url)["a007.txt"][0] == b"text a007"
+        finally:
+            server.shutdown()
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    """Python's own server with ranges; folders are pages for people, so nothing is listed."""
+
+    def do_GET(self) -> None:
+        """A file, or a range of one."""
+        path = Path(self.translate_path(self.path))
+        asked = self.headers.get("Range")
+        if asked is None or not path.is_file():
+            super().do_GET()
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        data = path.read_bytes()
+        start, stop = int(first), int(last or len(data) - 1) + 1
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {start}-{min(stop, len(data)) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data[start:stop])))
+        self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
+        self.end_headers()
+        self.wfile.write(data[start:stop])
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is said."""

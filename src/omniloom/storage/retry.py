@@ -74,6 +74,7 @@ FAULTS = (
     Fault("no-such-range", _words("status=416", "Wanted range starting at"), tries=0),
     Fault("no-range", _words("Range request not supported", "non-partial"), tries=2,
           advice="The server gives no ranges; copy the data to one that does."),
+    Fault("unsupported", _words("status=(405|501)"), tries=0, advice="The server cannot do this."),
     Fault("throttled", _words("status=(503|429)", "SlowDown", "Throttl"), tries=None, first_wait_seconds=0.3),
     Fault("server", _words(r"status=5\d\d", "status=408", "InternalError"), tries=None, first_wait_seconds=0.2),
     Fault("stalled", _words("timed? ?out", "Timeout"), tries=None),
