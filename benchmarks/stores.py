@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from typing import Any
 from data_images import image_facts
 from harness import HERE, Context, Program, alternate, row, run_once, show_row, values
 from images import prepared_images
+
+from omniloom import TarWriter, prepare_dataset
 
 LATENCY_SECONDS = 0.05
 STEP_SECONDS = 0.02
@@ -128,15 +131,7 @@ def _placed(program: Program | None, side: str, environment: Mapping[str, str]) 
 
 def _many_leaves(context: Context, folder: Path, server: Server, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a sample costs where 100 data sets are blended on 12 lanes, with and without a cache on disk."""
-    mix = Path(folder.parent, "stores-mix.yaml")
-    rows = image_facts(folder)["samples"]
-    blend = [
-        {"weight": 1, "path": f"s3://bucket/{folder.name}", "name": f"part-{number:03d}",
-         "subset": {"range": [number * rows // LEAVES, (number + 1) * rows // LEAVES]}}
-        for number in range(LEAVES)
-    ]  # fmt: skip
-    header = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
-    mix.write_text(json.dumps({**header, "splits": {"train": {"blend": blend}}}))
+    mix = _made_leaves(folder)
     settings = {
         "data": mix, "workers": WORKERS, "batch_size": BATCH_SIZE, "step_seconds": 0.0, "warm_up_batches": 10,
         "window_seconds": context.window_seconds,
@@ -156,3 +151,34 @@ def _many_leaves(context: Context, folder: Path, server: Server, environment: Ma
             found[f"bytes_a_sample_{name}"] = counts["bytes"] / taken
             found[f"spool_peak_bytes_of_a_worker_{name}"] = store.get("spool_peak_bytes", 0)
     return found
+
+
+def _made_leaves(folder: Path) -> Path:
+    """A mix of 100 data sets on the server, made of the photographs at the first call."""
+    leaves = folder.parent / f"{folder.name}-in-{LEAVES}"
+    rows = image_facts(folder)["samples"]
+    described = (folder / ".nv-meta" / "dataset.yaml").read_bytes()
+    members = [item for tar in sorted(folder.glob("*.tar")) for item in _members(tar)]
+    for number in range(LEAVES):
+        leaf = leaves / f"part-{number:03d}"
+        if (leaf / ".nv-meta" / "dataset.yaml").exists():
+            continue
+        leaf.mkdir(parents=True, exist_ok=True)
+        with TarWriter(leaf / "shard-000000.tar") as tar:
+            for name, data in members[2 * (number * rows // LEAVES) : 2 * ((number + 1) * rows // LEAVES)]:
+                tar.add(name, data)
+        prepare_dataset(leaf, split_ratio={"train": 1.0}, num_workers=1)
+        (leaf / ".nv-meta" / "dataset.yaml").write_bytes(described)
+    blend = [{"weight": 1, "path": f"s3://bucket/{leaves.name}/part-{number:03d}"} for number in range(LEAVES)]
+    mix = folder.parent / f"{leaves.name}.yaml"
+    header = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
+    mix.write_text(json.dumps({**header, "splits": {"train": {"blend": blend}}}))
+    return mix
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(path) as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            if file is not None:
+                yield member.name, file.read()

@@ -73,9 +73,12 @@ def listing(query: dict[str, str]) -> bytes:
     """All keys below a prefix, on one page."""
     prefix = query.get("prefix", "")
     delimiter = query.get("delimiter", "")
-    keys = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if path.is_file())
+    below = FOLDER / prefix.rpartition("/")[0]
+    found = list((below.iterdir() if delimiter else below.rglob("*")) if below.is_dir() else ())
+    keys = sorted(str(path.relative_to(FOLDER)) for path in found if path.is_file())
     keys = [key for key in keys if key.startswith(prefix)]
-    folders = sorted({prefix + key[len(prefix) :].partition("/")[0] + "/" for key in keys if "/" in key[len(prefix) :]})
+    folders = sorted(f"{path.relative_to(FOLDER)}/" for path in found if path.is_dir())
+    folders = [folder for folder in folders if folder.startswith(prefix)]
     shown = [key for key in keys if not delimiter or "/" not in key[len(prefix) :]]
     entries = "".join(
         f'<Contents><Key>{escape(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>"0"</ETag>'
