@@ -15,6 +15,7 @@ from tests.contract.made_clips import make_video, numbers_of, picture
 from omniloom.errors import ConfigError, SampleError
 from omniloom.evaluate.pictures import Pictures, frames_of
 from omniloom.evaluate.tasks import find_task
+from omniloom.evaluate.tasks.mmmu_prompt import without_tag
 from omniloom.tools.main import run
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -185,3 +186,44 @@ def _pixels(content: bytes) -> Any:
     import numpy as np  # noqa: PLC0415
 
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+
+
+def test_what_is_answered_here_and_scored_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": 7, "type": "text counting en", "question": "how many?", "answers": ["3"], "eval": "regression"}
+    (tmp_path / "v2.json").write_text(json.dumps([row | {"image_path": "a/b.jpg", "dataset_name": "d"}]))
+    task = find_task("OCRBench_v2")
+    (item,) = task.read(tmp_path / "v2.json")
+    made = task.fields(item, "three")
+    assert row.items() <= made.items()
+    assert (made["predict"], made["data_type"]) == ("three", "text counting en")
+    (tmp_path / "said.jsonl").write_text(json.dumps({"sample_id": 7, "predict": "three"}))
+    words = ["evaluate", "OCRBench_v2", "--answers", str(tmp_path / "said.jsonl")]
+    assert run([*words, "--ground-truth", str(tmp_path / "v2.json")]) == 1
+    assert "not scored here" in capsys.readouterr().err
+
+    (tmp_path / "own.jsonl").write_text(json.dumps({"question": "which?", "images": ["a.png", "b.png"]}))
+    (item,) = find_task("inference").read(tmp_path / "own.jsonl")
+    assert (item.id, item.images, item.answers) == ("0", ("a.png", "b.png"), ())
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),  # the table of rules of Megatron's example, first match first
+    [
+        ("<image 1>", "Answer the question in the image."),
+        ("Look:<image 1> now", "Look in the image.  now"),
+        ("Look: <image 1> now", "Look in the image.  now"),
+        ("See this. <image 1> Why?", "See this. Why?"),
+        ("<image 1> What is it?", "What is it?"),
+        ("<image 1> shows what?", "The image shows what?"),
+        ("<image 1>What?", "What?"),
+        ("What is in <image 1>?", "What is in the image?"),
+        ("What is it?<image 1>", "What is it?"),
+        ("What is in <image 1> here", "What is in the image here"),
+        ("as in (<image 1>), this", "as in , this"),
+        ("x<image 1>.y", "x. y"),
+        ("x<image 1>y", "x. y"),
+        ("no tag", "no tag"),
+    ],
+)
+def test_image_tags_become_words(question: str, expected: str) -> None:
+    assert without_tag(question) == expected

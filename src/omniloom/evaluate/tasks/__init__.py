@@ -21,6 +21,7 @@ from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
 from omniloom.evaluate.tasks.documents import RD_TABLEBENCH
 from omniloom.evaluate.tasks.easy_vqa import EASY_VQA
 from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
+from omniloom.evaluate.tasks.others import INFERENCE, OCRBENCH_V2
 from omniloom.evaluate.tasks.reasoning import MATHVISTA, SCIENCEQA
 from omniloom.evaluate.tasks.video import MOTIONBENCH, MVBENCH, PERCEPTION_TEST, PHYSGAME, VIDEOMME
 from omniloom.evaluate.tasks.yes_no import MME, POPE
@@ -30,7 +31,7 @@ TASKS: dict[str, Task] = {
     for task in (
         COCO, NOCAPS, FLICKR30K, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
         RD_TABLEBENCH, REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME,
-        PERCEPTION_TEST, EASY_VQA,
+        PERCEPTION_TEST, EASY_VQA, OCRBENCH_V2, INFERENCE,
     )
 }  # fmt: skip
 
@@ -39,6 +40,7 @@ MEGATRON_NAMES = {
     "OCRBench": "ocrbench", "MathVista": "mathvista", "AI2D": "ai2d", "InfoVQA": "infovqa", "SPDocVQA": "docvqa",
     "RealworldQA": "realworldqa", "VideoMME": "videomme", "MVBench": "mvbench", "MotionBench": "motionbench",
     "PhysGameBench": "physgame", "PerceptionTest": "perception-test", "RD_TableBench": "rd-tablebench",
+    "OCRBench_v2": "ocrbench-v2",
 }  # fmt: skip
 """Names of Megatron's example for the same tasks."""
 
