@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from omniloom._version import __version__
+from omniloom.data.index.info import ENERGON_VERSION
 from omniloom.data.index.layout import DATASET_YAML
 from omniloom.errors import OmniloomError
 from omniloom.tools import analyze_debug, energon_preview, info, lint, mount, prepare, prepare_media, state
@@ -18,7 +19,9 @@ EXIT_ERROR = 1
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(__version__, "-V", "--version", message="megatron-energon by omniloom %(version)s")
+@click.version_option(
+    ENERGON_VERSION, "-V", "--version", message=f"megatron-energon %(version)s (by omniloom {__version__})"
+)
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Prepare, check and look at data sets: Energon's commands, by omniloom."""
