@@ -31,7 +31,8 @@ class Bucket:
         except ImportError as error:
             raise StorageError(f"{root}: object stores need the extra: pip install 'omniloom[cloud]'") from error
         self._obstore = obstore
-        self._store = _open(root, options)
+        self._store = _open(root, options, _NO_RETRY)
+        self._root, self._options = root, options
 
     def get(self, key: str, start: int, stop: int | None) -> Got:
         """Bytes of an object, with its size and ETag."""
@@ -61,7 +62,10 @@ class Bucket:
 
     def open_writer(self, key: str, part_bytes: int) -> BucketWriter:
         """A multipart upload."""
-        return BucketWriter(self._obstore.open_writer(self._store, key, buffer_size=max(part_bytes, 5 << 20)))
+        # Only the upload itself can send one of its parts again.
+        patience = {"max_retries": 20, "retry_timeout": timedelta(seconds=self._options.tuning.retry_seconds)}
+        store = _open(self._root, self._options, patience)
+        return BucketWriter(self._obstore.open_writer(store, key, buffer_size=max(part_bytes, 5 << 20)))
 
     def delete(self, key: str) -> None:
         """Remove an object."""
@@ -112,7 +116,7 @@ def _stat(meta: Any) -> Stat:
     return Stat(int(meta["size"]), tag)
 
 
-def _open(root: str, options: Options) -> Any:
+def _open(root: str, options: Options, retry: dict[str, Any]) -> Any:
     from obstore import store  # noqa: PLC0415 - an extra
 
     from_url: Any = store.from_url  # its options depend on the scheme
@@ -133,7 +137,7 @@ def _open(root: str, options: Options) -> Any:
     prepare = _PREPARE.get(scheme)
     if prepare is not None:
         client = prepare(client)
-    return from_url(root, client_options=http, retry_config=_NO_RETRY, **client)
+    return from_url(root, client_options=http, retry_config=retry, **client)
 
 
 def _no_tls(what: str) -> str:
