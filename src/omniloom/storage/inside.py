@@ -43,7 +43,7 @@ class InsideFolder:
         if not name or "\0" in name:
             raise OutsideError(f"{self.root}: {name!r} is no name of a file")
         path = os.path.normpath(os.path.join(self._real, name))  # noqa: PTH118 - strings: this runs once a file
-        if not self.follow_links:
+        if not self.follow_links and self._has_link(path):
             path = os.path.realpath(path)
         if not path.startswith(os.path.join(self._real, "")):  # noqa: PTH118
             raise OutsideError(
@@ -51,6 +51,14 @@ class InsideFolder:
                 + ("." if self.follow_links else ", or copy what links lead to.")
             )
         return path
+
+    def _has_link(self, path: str) -> bool:
+        """Whether a path goes through a symbolic link below the folder, whose own path has none."""
+        end = len(self._real)
+        while (end := path.find(os.sep, end + 1)) > 0:
+            if os.path.islink(path[:end]):  # noqa: PTH114 - strings, as above
+                return True
+        return os.path.islink(path)  # noqa: PTH114
 
     def read(self, name: str) -> bytes:
         """All bytes of a file.
