@@ -54,6 +54,8 @@ def test_published_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert answers["groups"]["subject"]["Literature"] == pytest.approx(73.333, abs=1e-3)
     domains = [round(value / 100, 3) for value in answers["groups"]["domain"].values()]
     assert domains == [0.525, 0.227, 0.387, 0.55, 0.293, 0.31]
+    letters = ["mmmu", "--answers", str(mmmu / "example_outputs/llava1.5_13b_val.json"), "--variant", "published"]
+    assert scored(capsys, *letters, "--ground-truth", str(mmmu / "answer_dict_val.json"))["scores"]["accuracy"] == 36.0
     items = tmp_path / "items.jsonl"
     math = scored(
         capsys, "mathvista", "--answers", str(vista / "llava/output_llava_llama_2_13b.json"),
@@ -152,6 +154,10 @@ def test_partitions_by_prefix_and_never_those_of_two_checkpoints(
         write(tmp_path / f"run-TextVQA-dprank={rank}-partition=0.jsonl", rows)
     prefix = str(tmp_path / "run-TextVQA")
     assert scored(capsys, "TextVQA", "--input-path", prefix, "--groundtruth-path", vqa)["scores"]["accuracy"] == 100
+    # Megatron's own flag has the prefix without the task; files of other tasks under it are left alone.
+    write(tmp_path / "run-ChartQA-dprank=0-partition=0.jsonl", [{"sample_id": 0, "answer": "9"}])
+    short = str(tmp_path / "run")
+    assert scored(capsys, "TextVQA", "--input-path", short, "--groundtruth-path", vqa)["scores"]["accuracy"] == 100
     write(tmp_path / "run-TextVQA-dprank=0-partition=0-step=20.jsonl", [{"sample_id": 0, "answer": "x"}])
     assert run(["evaluate", "TextVQA", "--input-path", prefix, "--groundtruth-path", vqa]) == 1
     assert "several checkpoints" in capsys.readouterr().err

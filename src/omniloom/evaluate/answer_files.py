@@ -14,6 +14,7 @@ from omniloom.evaluate.harness_logs import harness_answers, is_harness_log
 from omniloom.evaluate.reading import SHEETS, Row, letters, read_json, read_rows
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
+from omniloom.evaluate.tasks import MEGATRON_NAMES
 
 TEXT_COLUMNS = ("prediction", "predict", "pred", "response", "answer", "text", "caption", "output")
 """Tables with both a prediction and an answer hold what is right as the answer."""
@@ -43,7 +44,7 @@ def read_answers(path: Path, task: Task) -> AnswerFile:
     Raises:
         ConfigError: nothing is there, or rows have no id or no answer.
     """
-    files = _files(path)
+    files = _files(path, task)
     answers = [answer for file in files for answer in _of_file(file, task)]
     if not answers:
         raise ConfigError(f"{path}: no answers in {', '.join(file.name for file in files)}.")
@@ -62,13 +63,13 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Path, task: Task) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
         found = sorted(path.glob("*/output.json")) or sorted(p for p in path.iterdir() if p.suffix == ".jsonl")
     else:
-        found = sorted(path.parent.glob(f"{path.name}*.jsonl")) if path.parent.is_dir() else []
+        found = _of_prefix(path, task) if path.parent.is_dir() else []
         steps = {file.name.rpartition("-step=")[2] for file in found if "-step=" in file.name}
         if len(steps) > 1 or (steps and any("-step=" not in file.name for file in found)):
             raise ConfigError(
@@ -78,6 +79,13 @@ def _files(path: Path) -> list[Path]:
     if not found:
         raise ConfigError(f"{path}: there is no such file, no output.json or *.jsonl in it, and no *.jsonl begins so.")
     return found
+
+
+def _of_prefix(path: Path, task: Task) -> list[Path]:
+    """Megatron's files of the task under a prefix; else all that begin so."""
+    names = [task.name, *(theirs for theirs, ours in MEGATRON_NAMES.items() if ours == task.name)]
+    of_task = [file for name in names for file in path.parent.glob(f"{path.name}-{name}-dprank=*.jsonl")]
+    return sorted(of_task or path.parent.glob(f"{path.name}*.jsonl"))
 
 
 def _of_file(path: Path, task: Task) -> list[Answer]:
