@@ -12,7 +12,8 @@ from tests.slow.rank_runs import run_jobs
 pytestmark = pytest.mark.slow
 
 DEEP = {"num_layers": 4}
-TIED = {"num_layers": 4, "tied_head": True, "qkv_bias": True, "output_bias": True, "mlp_bias": True, "qk_norm": True}
+BIASES = {"qkv_bias": True, "output_bias": True, "mlp_bias": True}
+TIED = {"num_layers": 4, "tied_head": True, "qk_norm": True, "vocab_size": 63, **BIASES}
 FEW_HEADS = {"num_heads": 4, "num_kv_heads": 1, "window": 5}
 STAGE_ONE = {"vision_tower": {"train": False}, "language_model": {"train": False}}
 LORA = {"vision_tower": {"train": False}, "language_model": {"lora": {"rank": 4, "alpha": 8}}}

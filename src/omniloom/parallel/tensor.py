@@ -27,7 +27,7 @@ from omniloom.model.loss import LossSum
 from omniloom.model.norm import RMSNorm
 from omniloom.parallel.collectives import Group, gather_rows, sum_gradients, sum_to_own_rows, sum_values
 from omniloom.parallel.sequence import Score, replace_method
-from omniloom.parallel.vocabulary import own_rows, sum_of_losses
+from omniloom.parallel.vocabulary import first_word, own_rows, sum_of_losses, words_of_a_rank
 
 ROWS, COLUMNS = 0, 1
 """A matrix is cut in rows (of its outputs), or in columns (of its inputs)."""
@@ -94,7 +94,6 @@ def _check(config: DecoderConfig, ranks: int) -> None:
         "heads": config.num_heads,
         "heads of keys and values": config.num_kv_heads,
         "hidden features of the MLP": config.mlp_dim,
-        "words": config.vocab_size,
     }
     for what, number in dealt.items():
         if number % ranks:
@@ -215,24 +214,26 @@ def _own_product(linear: nn.Linear, group: Group, inputs: Tensor) -> Tensor:
 
 def _embed(embedding: nn.Embedding, group: Group, ids: Tensor) -> Tensor:
     weight = local(embedding.weight)
-    rows, own = own_rows(ids, len(weight), group)
+    rows, own = own_rows(ids, len(weight), first_word(embedding.num_embeddings, group))
     return sum_values(functional.embedding(rows, weight) * own[:, None], group)
 
 
 def _logits(decoder: Decoder, group: Group, stream: Tensor) -> Tensor:
     """Scores of all words, put together; for looking at them, no gradient goes through."""
+    words = decoder.config.vocab_size
     own = functional.linear(stream, local(decoder.head_weight)).detach()
+    own = functional.pad(own, (0, words_of_a_rank(words, group) - own.shape[-1]))  # the last rank may have fewer
     parts = [torch.empty_like(own) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, own, group=group)
-    return torch.cat(parts, dim=-1)
+    return torch.cat(parts, dim=-1)[:, :words]
 
 
 def score_words(decoder: Decoder, group: Group) -> Score:
     """What takes the loss of rows of the stream, of words that are dealt over a group."""
 
     def score(stream: Tensor, labels: Tensor, *, token_weights: Tensor | None = None, **settings: Any) -> LossSum:
-        weight = local(decoder.head_weight)
-        return sum_of_losses(stream, weight, labels, group=group, token_weights=token_weights, **settings)
+        weight, words = local(decoder.head_weight), decoder.config.vocab_size
+        return sum_of_losses(stream, weight, labels, group=group, words=words, token_weights=token_weights, **settings)
 
     return score
 

@@ -16,6 +16,7 @@ def sum_of_losses(
     labels: Int[Tensor, " tokens"],
     *,
     group: distributed.ProcessGroup,
+    words: int | None = None,
     token_weights: Float[Tensor, " tokens"] | None = None,
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
 ) -> LossSum:
@@ -26,20 +27,23 @@ def sum_of_losses(
 
     Args:
         stream: output of the decoder, the same on all ranks.
-        own_head_weight: this rank's rows; rank ``r`` of the group has the ``r``-th part of equal parts.
+        own_head_weight: this rank's rows; rank ``r`` of the group has the ``r``-th part, as `torch.chunk` cuts.
         labels: the word that each token is to predict, -100 for none.
         group: the ranks among which the words are dealt.
+        words: how many there are in all; ``None``: as many on each rank.
         token_weights: factor of each token's loss; 1 where not given.
         chunk_tokens: rows scored at a time.
 
     Raises:
         InputError: labels and tokens differ in number.
     """
+    ranks = distributed.get_world_size(group)
+    first = first_word(len(own_head_weight) * ranks if words is None else words, group)
 
     def score(
-        rows: Tensor, head_weight: Tensor, words: Tensor, factors: Tensor | None, differentiate: bool
+        rows: Tensor, head_weight: Tensor, labels: Tensor, factors: Tensor | None, differentiate: bool
     ) -> tuple[Tensor, Tensor | None]:
-        losses, gradient = _score(rows, head_weight, words, group)
+        losses, gradient = _score(rows, head_weight, labels, first, group)
         total = losses.sum() if factors is None else (losses * factors).sum()
         if not differentiate:
             return total, None
@@ -60,14 +64,14 @@ def sum_of_losses(
 
 
 def _score(
-    stream: Tensor, head_weight: Tensor, labels: Tensor, group: distributed.ProcessGroup
+    stream: Tensor, head_weight: Tensor, labels: Tensor, first: int, group: distributed.ProcessGroup
 ) -> tuple[Tensor, Tensor]:
     """The rows' losses, and their gradient by this rank's scores; float32."""
     logits = (stream @ head_weight.T).float()
     peak = logits.amax(dim=-1)
     distributed.all_reduce(peak, op=distributed.ReduceOp.MAX, group=group)
     logits -= peak[:, None]
-    column, own = own_rows(labels, len(head_weight), group)
+    column, own = own_rows(labels, len(head_weight), first)
     of_label = logits.gather(1, column[:, None])[:, 0] * own
     exponentials = logits.exp_()
     sums = torch.stack([exponentials.sum(dim=-1), of_label])
@@ -77,8 +81,18 @@ def _score(
     return sums[0].log() - sums[1], gradient
 
 
-def own_rows(ids: Tensor, own_words: int, group: distributed.ProcessGroup) -> tuple[Tensor, Tensor]:
+def own_rows(ids: Tensor, own_words: int, first: int) -> tuple[Tensor, Tensor]:
     """The rows of words in this rank's part of a vocabulary, 0 for words of others, and which words are its own."""
-    rows = ids - own_words * distributed.get_rank(group)
+    rows = ids - first
     own = (rows >= 0) & (rows < own_words)
     return rows * own, own
+
+
+def words_of_a_rank(words: int, group: distributed.ProcessGroup) -> int:
+    """How many words each rank has; the last may have fewer."""
+    return -(-words // distributed.get_world_size(group))
+
+
+def first_word(words: int, group: distributed.ProcessGroup) -> int:
+    """The first word of this rank."""
+    return words_of_a_rank(words, group) * distributed.get_rank(group)
