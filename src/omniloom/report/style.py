@@ -38,7 +38,7 @@ nav { margin: .9rem 0 0; font-size: 13px; display: flex; flex-wrap: wrap; gap: .
 .card { border: 1px solid var(--line); border-radius: 8px; padding: .9rem 1rem; background: var(--card);
   min-width: 0; }
 .card.broken { border-color: var(--alarm); border-width: 2px; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(88px, 1fr)); gap: .6rem;
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(112px, 1fr)); gap: .6rem;
   margin: .8rem 0 .2rem; }
 .figures div { border-left: 2px solid var(--line); padding-left: .6rem; }
 .figures b { display: block; font-size: 1.15rem; font-variant-numeric: tabular-nums; line-height: 1.25; }
