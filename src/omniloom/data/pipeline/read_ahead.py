@@ -28,11 +28,18 @@ if TYPE_CHECKING:
     from omniloom.data.pipeline.desk import Desk
     from omniloom.data.pipeline.make import Make
 
-GAP_BYTES = 256 << 10
-"""Bytes between two rows that are fetched along and thrown away rather than asked around."""
+GAP_BYTES = 64 << 10
+"""Bytes between two rows that are fetched along and thrown away rather than asked around, at least."""
+
+GAP_SHARE = 1 / 4
+"""The same as a share of the bytes that are wanted."""
 
 LONG_RANGE_BYTES = 8 << 20
 """The longest range that is fetched at once."""
+
+FIRST_RANGE_BYTES = 1 << 20
+FIRST_ROWS = 64
+"""The same for the first rows of a lane, for which somebody waits."""
 
 MOST_ROWS = 4096
 """Rows that a lane looks ahead at most."""
@@ -173,7 +180,7 @@ class ReadAhead:
         self._scouted: deque[_Ahead] = deque()
         self._horizon: deque[_Ahead] = deque()
         self._not_near: deque[_Ahead] = deque()
-        self._unasked: dict[str, list[tuple[int, int, int, _Ahead]]] = {}
+        self._unasked: dict[tuple[str, int], list[tuple[int, int, int, _Ahead]]] = {}
         self._end_bytes = 0
         self._last: _Ahead | None = None
 
@@ -269,7 +276,11 @@ class ReadAhead:
         self._horizon.append(row)
         self._not_near.append(row)
         for place in row.waiting:
-            insort(self._unasked.setdefault(place.url, []), (place.start, place.stop, id(row), row), key=_by_place)
+            insort(
+                self._unasked.setdefault((place.url, row.key.epoch), []),
+                (place.start, place.stop, id(row), row),
+                key=_by_place,
+            )
 
     def _fetch_near(self) -> None:
         near_bytes = self._budget.lane_bytes * NEAR_SHARE
@@ -297,25 +308,30 @@ class ReadAhead:
 
     def _ask_for(self, place: Place, row: _Ahead) -> None:
         """Fetch a place, and its neighbours that are wanted soon, in one request."""
-        waiting = self._unasked.get(place.url, [])
+        group = place.url, row.key.epoch  # rows of other epochs are wanted much later
+        waiting = self._unasked.get(group, [])
         middle = bisect_left(waiting, (place.start, place.stop, id(row)), key=_by_place)
         found = middle < len(waiting) and _by_place(waiting[middle]) == (place.start, place.stop, id(row))
+        longest = LONG_RANGE_BYTES if row.turn > FIRST_ROWS else FIRST_RANGE_BYTES
         first, last = middle, middle + found
         start, stop = place.start, place.stop
-        while first > 0 and start - waiting[first - 1][1] <= GAP_BYTES:
-            if stop - waiting[first - 1][0] > LONG_RANGE_BYTES:
+        wanted = stop - start
+        while first > 0 and start - waiting[first - 1][1] <= max(GAP_BYTES, wanted * GAP_SHARE):
+            if stop - waiting[first - 1][0] > longest:
                 break
             first -= 1
+            wanted += waiting[first][1] - waiting[first][0]
             start = min(start, waiting[first][0])
-        while last < len(waiting) and waiting[last][0] - stop <= GAP_BYTES:
-            if waiting[last][1] - start > LONG_RANGE_BYTES:
+        while last < len(waiting) and waiting[last][0] - stop <= max(GAP_BYTES, wanted * GAP_SHARE):
+            if waiting[last][1] - start > longest:
                 break
+            wanted += waiting[last][1] - waiting[last][0]
             stop = max(stop, waiting[last][1])
             last += 1
         members = waiting[first:last] if found else [(place.start, place.stop, id(row), row), *waiting[first:last]]
         del waiting[first:last]
         if not waiting:
-            self._unasked.pop(place.url, None)
+            self._unasked.pop(group, None)
         for member in members:
             member[3].waiting.discard(Place(place.url, member[0], member[1]))
         SPOOL.fetch(place.url, start, stop, [(member[0], member[1]) for member in members], turn=row.turn)
@@ -338,7 +354,7 @@ class ReadAhead:
         row.waiting = set()
 
     def _forget(self, place: Place, row: _Ahead) -> None:
-        waiting = self._unasked.get(place.url, [])
+        waiting = self._unasked.get((place.url, row.key.epoch), [])
         at = bisect_left(waiting, (place.start, place.stop, id(row)), key=_by_place)
         if at < len(waiting) and waiting[at][3] is row:
             del waiting[at]
