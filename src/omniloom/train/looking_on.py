@@ -77,7 +77,7 @@ def _held_out(
     ranks = distributed.get_world_size() if distributed.is_initialized() else 1
     if settings.samples and (ranks > workers.ranks or not isinstance(model, Llava)):
         logger.warning("evaluation.samples: no answers while ranks share matrices, tokens or layers of the model")
-    elif settings.samples:
+    elif settings.samples and isinstance(model, Llava):
         answers = SampleAnswers(
             model, data.validation, data=data, settings=settings, encoder=encoder, folder=Path(recipe.folder),
             writing=ranks == 1 or distributed.get_rank() == 0, ranks=ranks, steps=recipe.loop.steps,

@@ -74,7 +74,7 @@ class _Reader:
         begun = self._line
         while self._skip_blanks():
             separator = next((one for one in SEPARATORS if self._text.startswith(one, self._at)), None)
-            if separator == end and end is not None:
+            if separator is not None and separator == end:
                 self._forward(len(separator))
                 return found
             if separator is not None:
