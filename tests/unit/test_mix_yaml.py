@@ -16,7 +16,7 @@ from omniloom.data.mix.joiners import find_joiner
 from omniloom.data.mix.names import stable_names
 from omniloom.data.mix.paths import resolve_aux, resolve_path
 from omniloom.data.mix.place import Place
-from omniloom.data.mix.read import as_node, read_metadataset
+from omniloom.data.mix.read import as_node, parse_metadataset, read_metadataset
 from omniloom.data.mix.subset import Subset
 from omniloom.data.mix.tree import JoinerName, Ref
 
@@ -42,7 +42,7 @@ def paths(found: Flat, below: Path) -> list[str]:
 
 REFUSED = {
     "a key with a near miss": ("splits: {train: {path: a, split_prt: val}}", r"mix\.yaml:3 .*split_prt.*'split_part'"),
-    "a key of another program": ("splits: {train: {path: a, split: val}}", r"unknown key 'split' in an entry"),
+    "a key of another program": ("splits: {train: {path: a, ratio: 2}}", r"unknown key 'ratio' in an entry"),
     "a key at the top": ("splits: {train: {path: a}}\nsplit: 3", r"mix\.yaml:4 .*'split'.*Did you mean 'splits'"),
     "a node of two kinds": ("splits: {train: {path: a, blend: []}}", "exactly one of path, blend"),
     "a node of no kind": ("splits: {train: {blends: []}}", "Did you mean 'blend'"),
@@ -73,10 +73,6 @@ REFUSED = {
     "nonmatch of another word": (
         "splits: {train: {join: [{path: a}, {path: b, nonmatch: drop}], joiner: {__class__: TextSample}}}",
         "nonmatch='drop' found; expected error or skip or none",
-    ),
-    "a config on a join": (
-        "splits: {train: {join: [{path: a}, {path: b}], split_config: x.yaml, joiner: {__class__: TextSample}}}",
-        "'split_config' belongs to a data set of the join",
     ),
     "a subset within a join": (
         "splits: {train: {join: [{path: a}, {path: b, subset: {range: [1, 2]}}], joiner: {__class__: TextSample}}}",
@@ -343,3 +339,21 @@ def test_shares_of_all_places_make_up_the_whole(mix: object) -> None:
             weight *= share.at(0)
         total += weight
     assert total == pytest.approx(1)
+
+
+def test_words_of_energons_pages_that_fail_there_are_understood():
+    node = parse_metadataset(
+        {
+            "__class__": "MetadatasetV2",
+            "splits": {
+                "train": {"path": "a", "split": "val"},
+                "val": {
+                    "join": [{"path": "a"}, {"path": "b", "split_config": "own.yaml"}],
+                    "joiner": {"__class__": "TextSample"},
+                    "split_config": "shared.yaml",
+                },
+            },
+        }
+    )
+    assert node.splits["train"].split_part == "val"
+    assert [column.ref.split_config for column in node.splits["val"].columns] == ["shared.yaml", "own.yaml"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -36,7 +37,7 @@ _CLASS_KEYS = ("__module__", "__class__")
 _V1_REF_KEYS = (
     "path", "split_part", "subflavors", "subflavor", "shuffle_over_epochs_multiplier", "dataset_config", "split_config",
 )  # fmt: skip
-_REF_KEYS = (*_V1_REF_KEYS, "subset", "aux", "name", "mean_tokens")
+_REF_KEYS = (*_V1_REF_KEYS, "split", "subset", "aux", "name", "mean_tokens")  # `split`: a word of Energon's pages
 _JOIN_KEYS = (
     "join", "joiner", "split_part", "subflavors", "shuffle_over_epochs_multiplier", "subset", "dataset_config",
     "split_config", "name", "mean_tokens",
@@ -191,7 +192,7 @@ def _ref(fields: Fields) -> Ref:
     mean_tokens = fields.number("mean_tokens", 0.0)
     return Ref(
         path=path,
-        split_part=fields.text("split_part"),
+        split_part=fields.text("split_part") or fields.text("split"),
         subflavors=subflavors,
         shuffle_over_epochs_multiplier=_multiplier(fields),
         dataset_config=fields.text("dataset_config"),
@@ -241,15 +242,13 @@ def _concat(fields: Fields) -> Concat:
 
 
 def _join(fields: Fields) -> Join:
-    for key in ("dataset_config", "split_config"):
-        if fields.value.get(key) is not None:
-            raise ConfigError(f"{fields.at(key)}: {key!r} belongs to a data set of the join, not to the join")
+    configs = {key: name for key in ("dataset_config", "split_config") if (name := fields.text(key)) is not None}
     where, entries = fields.at("join"), fields.value["join"]
     named = isinstance(entries, Mapping)
     items = list(entries.items()) if named else list(enumerate(fields.sequence("join")))
     columns = tuple(_column(entry, where.at(key), str(key) if named else None) for key, entry in items)
     return Join(
-        columns=columns,
+        columns=tuple(_with_configs(column, configs) for column in columns),
         joiner=_joiner(fields),
         split_part=fields.text("split_part"),
         subflavors=fields.mapping("subflavors"),
@@ -265,6 +264,16 @@ def _column(entry: Any, place: Place, name: str | None) -> JoinColumn:
     fields = Fields(entry, place, allowed=(*_REF_KEYS, "nonmatch"), what="a data set of a join")
     nonmatch = cast(Nonmatch, fields.choice("nonmatch", ("error", "skip", "none")))
     return JoinColumn(ref=_ref(fields), nonmatch=nonmatch, name=name)
+
+
+def _with_configs(column: JoinColumn, configs: Mapping[str, str]) -> JoinColumn:
+    """A data set of a join with the names of files that the join says and it does not."""
+    ref = replace(
+        column.ref,
+        dataset_config=column.ref.dataset_config or configs.get("dataset_config"),
+        split_config=column.ref.split_config or configs.get("split_config"),
+    )
+    return replace(column, ref=ref)
 
 
 def _joiner(fields: Fields) -> JoinerName:
