@@ -119,8 +119,7 @@ class _Reader:
             else:
                 pieces.append(Piece("text", character, quoted=False))
                 self._forward(1)
-            word = Word(tuple(pieces), line)
-            if self._text.startswith("(", self._at) and _ARRAY.fullmatch(word.plain):
+            if self._text.startswith("(", self._at) and _ARRAY.fullmatch(Word(tuple(pieces), line).plain):
                 self._forward(1)
                 within = [one for one in self.words(end=")") if not one.separator]
                 return Word(_joined(pieces), line, array=tuple(within))
