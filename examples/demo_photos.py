@@ -59,8 +59,9 @@ def main() -> None:
     go(f"{combine} --feature-layers -1 --norm-features --pool --reduction-factor 4 --projector-norm layer")
 
     title("Training: captions alone, then photos")
-    for name in ("photos_texts.yaml", "photos.yaml"):
+    for name in ("photos_texts.yaml", "photos_mix.yaml", "photos.yaml"):
         shutil.copyfile(ROOT / "examples/demo" / name, folder / name)
+    for name in ("photos_texts.yaml", "photos.yaml"):
         go(f"omniloom train {name} --set seed={options.seed}")
 
     title("Captions, and what they are worth")
