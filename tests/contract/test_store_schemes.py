@@ -16,6 +16,7 @@ import pickle
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -238,6 +239,25 @@ def test_web_servers_with_and_without_ranges(
         with pytest.raises(StorageError, match="gives no ranges, and 300,000 bytes are more than the 1,000"):
             small.read(url, 1000, 2000)
     server.shutdown()
+
+
+def test_a_forked_process_is_told_and_does_not_hang(s3: tuple[str, int]) -> None:
+    program = """
+import os
+from omniloom.storage.open import open_store
+store = open_store("s3://schemes")
+store.write("s3://schemes/forked", b"x")
+if os.fork() == 0:
+    try:
+        store.read("s3://schemes/forked")
+    except OSError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    variables = os.environ | environment(f"http://{s3[0]}:{s3[1]}")
+    ran = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60)
+    assert "Use start_method='spawn'" in ran.stdout
 
 
 def test_files_by_url(s3: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:

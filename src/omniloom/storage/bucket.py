@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from omniloom.errors import ConfigError, StorageError
+from omniloom.errors import ConfigError, StorageError, StoreAwayError
 from omniloom.storage.backend import Got
 from omniloom.storage.store import Stat
 from omniloom.storage.tuning import Options
@@ -30,6 +30,7 @@ class Bucket:
             import obstore  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise StorageError(f"{root}: object stores need the extra: pip install 'omniloom[cloud]'") from error
+        _refuse_after_fork(root)
         self._obstore = obstore
         self._store = _open(root, options, _NO_RETRY)
         self._root, self._options = root, options
@@ -70,6 +71,21 @@ class Bucket:
     def delete(self, key: str) -> None:
         """Remove an object."""
         self._obstore.delete(self._store, key)
+
+
+_PROCESSES: list[int] = []
+"""The process whose threads obstore runs in, from its first use on."""
+
+
+def _refuse_after_fork(root: str) -> None:
+    """A forked process has obstore's locks and not its threads: asking would wait for ever."""
+    if not _PROCESSES:
+        _PROCESSES.append(os.getpid())
+    if _PROCESSES[0] != os.getpid():
+        raise StoreAwayError(
+            f"{root}: cannot be asked by a process that was forked after its parent had asked a store. "
+            "Use start_method='spawn' (the default) for workers that read from stores."
+        )
 
 
 class BucketWriter:

@@ -41,7 +41,7 @@ FIRST_RANGE_BYTES = 1 << 20
 FIRST_ROWS = 64
 """The same for the first rows of a lane, for which somebody waits."""
 
-MOST_ROWS = 4096
+MOST_ROWS = 2048
 """Rows that a lane looks ahead at most."""
 
 LEAD_SECONDS = 4.0
