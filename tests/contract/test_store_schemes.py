@@ -256,7 +256,8 @@ if os.fork() == 0:
 os.wait()
 """
     variables = os.environ | environment(f"http://{s3[0]}:{s3[1]}")
-    ran = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=True)
     assert "Use start_method='spawn'" in ran.stdout
 
 
