@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -159,3 +160,21 @@ def test_a_store_that_stays_away_ends_the_run(proxy: FaultProxy, monkeypatch: py
     proxy.stop()
     with pytest.raises(FatalSampleError, match=r"StoreAwayError.*broken after \d attempts"):
         list(islice(batches, 2000))
+
+
+def test_secrets_of_a_url_are_in_no_state_statistics_or_log(
+    proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="omniloom")
+    secret = "planted-in-the-url"
+    path = f"{root_of(proxy)}?secret_access_key={secret}&session_token={secret}"
+    data = ol.get_train_dataset(path, worker_config=config(num_workers=1), batch_size=4)
+    far = ol.get_savable_loader(data)
+    batches = list(islice(far, 3))
+    proxy.plan(".tar", *[Fault(status=403)] * 500)
+    with pytest.raises(FatalSampleError) as caught:
+        list(islice(far, 500))
+    said = [str(data), str(far.stats()), str(far.state()), str(far.save_state_rank()), str(caught.value), caplog.text]
+    said += [str(batch["__sources__"]) for batch in batches if "__sources__" in batch]
+    assert "texts" in said[2]
+    assert not [text for text in said if secret in text]

@@ -11,7 +11,7 @@ from omniloom.data.index.dataset import DatasetIndex, open_dataset
 from omniloom.data.sample import RawSample
 from omniloom.data.shards.tar_shard import TarShard
 from omniloom.errors import DatasetError, SampleError, SkipSample
-from omniloom.storage.urls import is_url
+from omniloom.storage.urls import is_url, redacted
 
 
 class TarRows:
@@ -38,7 +38,7 @@ class TarRows:
         return _rows_again, (place, self._ends[-1], self.wanted)
 
     def __repr__(self) -> str:
-        return f"TarRows({self.index.root!r}, {self.index.split_part!r})"
+        return f"TarRows({redacted(self.index.root)!r}, {self.index.split_part!r})"
 
     def __len__(self) -> int:
         return self._ends[-1]

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import ItemKey, SampleKey
+from omniloom.storage.urls import redacted
 
 State = dict[str, Any]
 """Counters that cannot be recomputed. JSON can hold it. Each stage adds its own names to its source's."""
@@ -86,4 +87,5 @@ def _short(value: object) -> str:
         return str(getattr(value, "__qualname__", type(value).__name__))
     if isinstance(value, tuple) and len(value) > 3:
         return f"({len(value)} x {type(value[0]).__name__})"
-    return repr(value)
+    shown = repr(value)
+    return redacted(shown) if "://" in shown else shown
