@@ -10,9 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import omniloom as ol
 from omniloom.storage.open import open_store
 from omniloom.storage.urls import join_url, relative_to
+from tests.contract.s3_server import environment
 
 BUCKET = "s3://sets"
 
@@ -62,3 +65,10 @@ def remote_files(url: str) -> dict[str, bytes]:
 def samples(dataset: ol.Dataset, count: int | None = None) -> list[tuple[Any, ...]]:
     """What comes of a data set, in order: key, restore key and text of each sample."""
     return [(each.__key__, each.__restore_key__, each.text) for each in islice(ol.get_loader(dataset), count)]
+
+
+def use_server(patch: pytest.MonkeyPatch, endpoint: str) -> None:
+    """Find the store at this server from now on: clients of the servers of other tests are forgotten."""
+    for name, value in environment(endpoint).items():
+        patch.setenv(name, value)
+    patch.setattr("omniloom.storage.open._OPENED", {})

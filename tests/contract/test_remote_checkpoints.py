@@ -14,8 +14,8 @@ from torch import nn
 from omniloom.errors import StateError, StorageError
 from omniloom.storage.open import open_store
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
-from tests.contract.remote_sets import remote_files
-from tests.contract.s3_server import environment, s3_server
+from tests.contract.remote_sets import remote_files, use_server
+from tests.contract.s3_server import s3_server
 
 BUCKET = "s3://runs"
 
@@ -28,8 +28,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
 
 
 class Net(nn.Module):

@@ -22,8 +22,8 @@ from omniloom.data.shards.remote_archive import LinkSpeed, RemoteArchive
 from omniloom.data.shards.scan import scan_shard
 from omniloom.errors import BadShardsError, ConfigError, DatasetError, StorageError
 from omniloom.storage.open import open_store
-from tests.contract.remote_sets import BUCKET, remote_files, upload, write_tar
-from tests.contract.s3_server import environment, s3_server
+from tests.contract.remote_sets import BUCKET, remote_files, upload, use_server, write_tar
+from tests.contract.s3_server import s3_server
 
 pytestmark = pytest.mark.usefixtures("_own_cache")
 
@@ -36,8 +36,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def _own_cache(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
     monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMNILOOM_SIDECAR_SECONDS", "0")
 

@@ -19,8 +19,8 @@ from omniloom.data.index.dataset import open_dataset
 from omniloom.data.side import open_side_store
 from omniloom.errors import ConfigError, DatasetError, ShardError, StorageError
 from omniloom.storage.open import open_store
-from tests.contract.remote_sets import BUCKET, make_set, samples, upload, write_tar
-from tests.contract.s3_server import environment, s3_server
+from tests.contract.remote_sets import BUCKET, make_set, samples, upload, use_server, write_tar
+from tests.contract.s3_server import s3_server
 
 pytestmark = pytest.mark.usefixtures("_own_cache")
 
@@ -33,8 +33,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def _own_cache(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
     monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMNILOOM_SIDECAR_SECONDS", "0")
 
@@ -56,8 +55,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Path:
     (root / "mixes").mkdir()
     (root / "mixes" / "mix.yaml").write_text(json.dumps(mix))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(endpoint).items():
-            patch.setenv(name, value)
+        use_server(patch, endpoint)
         upload(root, BUCKET)
     return root
 
@@ -198,11 +196,11 @@ def test_a_shard_that_changed_in_the_store_is_refused(tmp_path: Path) -> None:  
 
 def test_a_new_indexing_is_seen_at_the_next_opening(tmp_path: Path) -> None:
     make_set(tmp_path, "n", 40)
-    upload(tmp_path, f"{BUCKET}/grown")
-    assert open_dataset(f"{BUCKET}/grown", split_part="train").samples == 20
+    upload(tmp_path, f"{BUCKET}/indexed-anew")
+    assert open_dataset(f"{BUCKET}/indexed-anew", split_part="train").samples == 20
     make_set(tmp_path, "n", 80)
-    upload(tmp_path, f"{BUCKET}/grown")
-    index = open_dataset(f"{BUCKET}/grown", split_part="train")
+    upload(tmp_path, f"{BUCKET}/indexed-anew")
+    index = open_dataset(f"{BUCKET}/indexed-anew", split_part="train")
     assert index.samples == 60
     assert index.shards[2].open(index.rule).read(19) == ("n059", {"txt": b"text n059", "label.txt": b"ln059"})
 

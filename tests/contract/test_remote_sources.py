@@ -19,8 +19,8 @@ from omniloom.storage.node_copy import kept_copy
 from omniloom.storage.object_file import LONG_BYTES, ObjectFile
 from omniloom.storage.open import open_store
 from omniloom.tools.main import run
-from tests.contract.remote_sets import BUCKET, remote_files, upload
-from tests.contract.s3_server import environment, s3_server
+from tests.contract.remote_sets import BUCKET, remote_files, upload, use_server
+from tests.contract.s3_server import s3_server
 
 pytestmark = pytest.mark.usefixtures("_own_cache")
 
@@ -33,8 +33,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def _own_cache(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
     monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMNILOOM_SIDECAR_SECONDS", "0")
 

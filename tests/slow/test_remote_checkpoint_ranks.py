@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from omniloom.storage.open import open_store
-from tests.contract.remote_sets import remote_files
+from tests.contract.remote_sets import remote_files, use_server
 from tests.contract.s3_server import environment, s3_server
 
 pytestmark = pytest.mark.slow
@@ -96,8 +96,7 @@ def _run(ranks: int, what: str, folder: Path, endpoint: str) -> list[float]:
 
 def test_other_numbers_of_ranks_read_it(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = _run(2, "save", tmp_path, endpoint)
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
     files = remote_files(PLACE)
     assert sum(name.endswith(".distcp") for name in files) == 2
     told = json.loads(open_store(PLACE).read(f"{PLACE}/step-00000004/complete.json"))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from tests.contract.remote_sets import BUCKET, remote_files, upload, write_tar
-from tests.contract.s3_server import environment, s3_server
+from tests.contract.remote_sets import BUCKET, remote_files, upload, use_server, write_tar
+from tests.contract.s3_server import s3_server
 
 from omniloom.data.convert import staged_output
 from omniloom.errors import StorageError
@@ -29,8 +29,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def _own_cache(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
+    use_server(monkeypatch, endpoint)
     monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMNILOOM_SIDECAR_SECONDS", "0")
 
