@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,18 @@ def test_tables_of_several_splits_are_not_mixed(tmp_path: Path, capsys: pytest.C
         scores.append(json.loads(capsys.readouterr().out))
     assert [one["scores"]["relaxed accuracy"] for one in scores] == [100.0, 0.0]
     assert scores[0]["ground_truth_sha256"] != scores[1]["ground_truth_sha256"]
+
+
+def test_images_in_tables_of_vlmevalkit(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    Image.effect_noise((40, 30), 90).save(out, "PNG")
+    table = tmp_path / "BENCH.tsv"
+    content = b64encode(out.getvalue()).decode()
+    table.write_text(f"index\timage\tquestion\tA\tB\tanswer\n5\t{content}\twhich?\tcat\tdog\tB\n", encoding="utf-8")
+    (item,) = find_task("ai2d").read(table)
+    assert (item.id, item.options, item.answers) == ("5", {"A": "cat", "B": "dog"}, ("B",))
+    assert Pictures(tmp_path).of(item) == [out.getvalue()]
+    assert len(str(item.images[0])) < 60
 
 
 def test_tables_of_vlmevalkit_bring_questions_and_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

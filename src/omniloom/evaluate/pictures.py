@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.evaluate.tables import cell_bytes
-from omniloom.evaluate.task import Cell, Item
+from omniloom.evaluate.task import Cell, Inline, Item, Shown
 from omniloom.vlm.frames import frame_indices, video_frames
 
 _SUFFIXES = ("", ".jpg", ".png", ".jpeg", ".webp")
@@ -36,9 +37,11 @@ class Pictures:
         """
         return [self._one(name, item) for name in item.images]
 
-    def _one(self, name: str | Cell, item: Item) -> Any:
+    def _one(self, name: Shown, item: Item) -> Any:
         if isinstance(name, Cell):
             return cell_bytes(name)
+        if isinstance(name, Inline):
+            return _decoded(name, item)
         path = self._path(name)
         if not path.is_dir() and path.suffix.lower() not in VIDEO_SUFFIXES:
             return path.read_bytes()
@@ -58,6 +61,13 @@ class Pictures:
             f"{self._folder / name}: there is no such image (looked for {', '.join(_SUFFIXES[1:])} too)",
             reason="no-image",
         )
+
+
+def _decoded(image: Inline, item: Item) -> bytes:
+    try:
+        return b64decode(image.base64, validate=True)
+    except ValueError:
+        raise SampleError(f"item {item.id}: its image is neither a name nor base64", reason="no-image") from None
 
 
 def has_videos(items: Iterable[Item], folder: Path) -> bool:

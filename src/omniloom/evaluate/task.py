@@ -29,9 +29,31 @@ class Cell(NamedTuple):
         return f"{self.path.name}#{self.row}/{self.column}"
 
 
-def image_name(value: Any) -> str | Cell:
-    """What names an image in a row: a text, or a cell of the row's table."""
-    return value if isinstance(value, Cell) else str(value)
+class Inline(NamedTuple):
+    """An image that stands in a text, as VLMEvalKit's tables have it.
+
+    Attributes:
+        base64: its content.
+    """
+
+    base64: str
+
+    def __str__(self) -> str:
+        return f"an image of {len(self.base64)} characters of base64"
+
+
+Shown = str | Cell | Inline
+"""What names an image, or holds it."""
+
+_LONGEST_NAME = 1000
+
+
+def image_name(value: Any) -> Shown:
+    """What a row says of an image: its name, a cell of the row's table, or its content."""
+    if isinstance(value, Cell):
+        return value
+    text = str(value)
+    return text if len(text) <= _LONGEST_NAME else Inline(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +73,7 @@ class Item:
     id: str
     question: str = ""
     answers: tuple[str, ...] = ()
-    images: tuple[str | Cell, ...] = ()
+    images: tuple[Shown, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 

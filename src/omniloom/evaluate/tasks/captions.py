@@ -11,7 +11,7 @@ from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.captions import bleu, cider_d, rouge_l
 from omniloom.evaluate.scores.treebank import caption_tokens
-from omniloom.evaluate.task import Cell, Item, Scores, Task, image_name
+from omniloom.evaluate.task import Item, Scores, Task, image_name
 
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 PROMPT = "Give a brief description of this image in one sentence."
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Item]:
         name = image_name(wanted(row, "image", "filename", "image_id", where=path))
         sentences = wanted(row, "caption", "captions", "sentences", "answer", where=path)
         references = tuple(_sentence(one) for one in (sentences if isinstance(sentences, list) else [sentences]))
-        numbered = image_number(str(row.get("question_id", name) if isinstance(name, Cell) else name))
+        numbered = image_number(str(row.get("question_id", name) if not isinstance(name, str) else name))
         if isinstance(name, str) and row.get("filepath"):
             name = f"{row['filepath']}/{name}"
         items.append(Item(id=str(row.get("cocoid", numbered)), images=(name,), answers=references))
