@@ -81,10 +81,6 @@ class Spool:
                 thread.start()
             self._more.notify()
 
-    def holds(self, url: str, start: int, stop: int) -> bool:
-        """Whether a range is here or on its way."""
-        return (url, start, stop) in self._entries
-
     def take(self, url: str, start: int, stop: int) -> bytes | None:
         """A range that was fetched, waited for if it is on its way; ``None`` where nobody fetched it.
 

@@ -268,7 +268,7 @@ class ReadAhead:
                 row.places = tuple(Place(*one) for one in found)
         if sum(place.stop - place.start for place in row.places) > self._budget.lane_bytes * LARGEST_ROW_SHARE:
             row.places = ()
-        row.waiting = {place for place in row.places if not SPOOL.holds(*place)}
+        row.waiting = set(row.places)
 
     def _join_horizon(self, row: _Ahead) -> None:
         row.at_bytes = self._end_bytes
