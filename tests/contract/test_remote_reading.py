@@ -205,7 +205,7 @@ def test_a_new_indexing_is_seen_at_the_next_opening(tmp_path: Path) -> None:
     assert index.shards[2].open(index.rule).read(19) == ("n059", {"txt": b"text n059", "label.txt": b"ln059"})
 
 
-def test_a_web_server_that_lists_nothing_will_do(data: Path) -> None:
+def test_a_web_server_that_lists_nothing_will_do(data: Path, tmp_path: Path) -> None:
     handler = functools.partial(_Ranges, directory=str(data))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -213,8 +213,16 @@ def test_a_web_server_that_lists_nothing_will_do(data: Path) -> None:
         try:
             assert samples(_train(url), 120) == samples(_train(str(data / "a")), 120)
             assert open_side_store(url)["a007.txt"][0] == b"text a007"
+            prepared = ol.prepare_dataset(url, shards=["s{0..4}.tar"], meta_path=tmp_path / "meta", progress=_ignore)
+            assert prepared.samples == 100
+            index = open_dataset(tmp_path / "meta")
+            assert index.shards[4].open(index.rule).read(19)[0] == "a099"
         finally:
             server.shutdown()
+
+
+def _ignore(_: Any) -> None:
+    """Somebody looks at the progress."""
 
 
 class _Ranges(http.server.SimpleHTTPRequestHandler):

@@ -19,7 +19,7 @@ from omniloom.data.index.split_plan import plan_splits
 from omniloom.data.index.work_folder import open_work_folder
 from omniloom.data.shards.keys import KEY_RULES, KeyRule
 from omniloom.data.shards.scan import DuplicatePolicy
-from omniloom.errors import BadShardsError, ConfigError, DatasetError
+from omniloom.errors import BadShardsError, ConfigError, DatasetError, StorageError
 from omniloom.storage.urls import is_url, redacted
 
 if TYPE_CHECKING:
@@ -264,7 +264,10 @@ def _bad_shards(root: str | os.PathLike[str], faults: Sequence[ShardFault], shar
 def _sizes_of(root: str | os.PathLike[str], names: Sequence[str]) -> dict[str, int]:
     """Sizes of shards in bytes; 0 for one that cannot be looked at."""
     if isinstance(root, str) and is_url(root):
-        return {entry.url: entry.size_bytes for entry in list_shards(root)}
+        try:
+            return {entry.url: entry.size_bytes for entry in list_shards(root)}
+        except StorageError:
+            return {}  # a web server that lists nothing: shards count alike
     return {name: _size_bytes(Path(root, name)) for name in names}
 
 
