@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from omniloom.conversion.loading import fill_parameter, load_weights
 from omniloom.model.build import build, parameter_shapes
@@ -55,7 +56,8 @@ def run_jobs(ranks: int, runs: Sequence[Mapping[str, Any]], folder: Path, *, tim
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)  # ranks that wait for one that is gone
     assert job.returncode == 0, told[-6000:]
-    return json.loads((folder / "told-0.json").read_text())
+    outcomes: list[Any] = json.loads((folder / "told-0.json").read_text())
+    return outcomes
 
 
 def one_run(
@@ -87,7 +89,9 @@ def one_run(
     freeze(model, settings)
     model = parallelize(model, config, ranks).to_empty(device="cpu")
     read = fill(model)
-    own = tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
+    own: Any = (
+        tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
+    )
     if own is not None and ranks.data is not None and config.balance == "ranks":
         packs = GLOBAL_BATCH // ranks.data_ranks
         own = BalancedLoader(own, micro_batches=packs, cost=cost_of, group=ranks.data, across_ranks=True)
@@ -167,7 +171,7 @@ def whole(parameter: torch.Tensor) -> list[float]:
 def _rank(rank: int, ranks: int, folder: Path) -> None:
     torch.set_num_threads(1)
     runs = json.loads((folder / "runs.json").read_text())
-    store = distributed.FileStore(str(folder / "store"), ranks)
+    store = FileStore(str(folder / "store"), ranks)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     told = []
     for index, run in enumerate(runs):
