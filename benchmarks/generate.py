@@ -11,6 +11,7 @@ CASES: dict[str, tuple[str, dict[str, float]]] = {
     "padded": ("a batch beside a left-padded one", {"transformers": 1.2}),
     "shared": ("the same, four questions an image", {"transformers": 1.2}),
     "one": ("a batch beside one by one", {"transformers": 3.0}),
+    "shared-one": ("the same, four questions an image, beside one by one", {"transformers": 3.0}),
     "alone": ("one by one beside one by one", {}),
 }
 

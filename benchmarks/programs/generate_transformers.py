@@ -1,4 +1,4 @@
-"""Greedy answers through transformers: a left-padded batch, or one by one (``--mode one`` and ``alone``)."""
+"""Greedy answers through transformers: a left-padded batch, or one by one (``--mode one``, ``shared-one``, ``alone``)."""
 
 import torch
 from generate_clock import measure
@@ -31,7 +31,7 @@ def answer_batch(rows: list[int]) -> list[list[int]]:
 
 def answer() -> list[list[int]]:
     rows = list(range(len(questions)))
-    if options.mode in ("one", "alone"):
+    if options.mode in ("one", "shared-one", "alone"):
         return [ids for row in rows for ids in answer_batch([row])]
     return answer_batch(rows)
 
