@@ -1,4 +1,4 @@
-"""Greedy answers through transformers: a left-padded batch, or one by one (``--mode one``, ``shared-one``, ``alone``)."""
+"""Greedy answers through transformers: a left-padded batch, or (``one``, ``shared-one``, ``alone``) one by one."""
 
 import torch
 from generate_clock import measure
