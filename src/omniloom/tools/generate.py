@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,8 +131,7 @@ def command(
     if num_samples_per_partition:
         items = _neighbours(items, num_samples_per_partition, partition_id=partition_id, partitions=num_partitions)
         partition, partitions = 0, 1
-    if output.suffix != ".jsonl":
-        output = output.with_name(f"{output.name}-{task_name}-dprank=0-partition={partition_id}.jsonl")
+    output = _output(output, f"{task_name}-dprank=0-partition={partition_id}.jsonl")
     config = AnsweringConfig(
         sampling=_sampling(max_new_tokens, **sampling_words),
         batch_size=batch_size,
@@ -146,23 +145,12 @@ def command(
         trained = open_trained(model_path, template=template)
         share = share_of_rank(trained.model, tensor=tensor)
         done = answer_items(
-            trained.model,
-            trained.prompter,
-            task,
-            items,
-            images=folder,
-            output=output,
-            model_name=trained.name,
-            config=config,
-            share=share,
-            progress=_Line(),
-        )
+            trained.model, trained.prompter, task, items,
+            images=folder, output=output, model_name=trained.name, config=config, share=share, progress=_Line(),
+        )  # fmt: skip
     if share.first:
-        if as_json:
-            about = {"task": task.name, "model": trained.name, "output": str(output)}
-            summary = about | {"sampling": asdict(config.sampling)} | asdict(done)
-            click.echo(json.dumps(summary, ensure_ascii=False))
-        _tell(output, done)
+        told = {"task": task.name, "model": trained.name, "output": str(output), "sampling": asdict(config.sampling)}
+        _tell(output, done, told if as_json else None)
     return EXIT_INCOMPLETE if done.failed else 0
 
 
@@ -212,7 +200,14 @@ def _neighbours(items: list[Item], number: int, *, partition_id: int, partitions
     return items[number * partition_id : number * (partition_id + 1)]
 
 
-def _tell(output: Path, done: Answered) -> None:
+def _output(path: Path, rest: str) -> Path:
+    """The file itself, or Megatron's name of one under a prefix."""
+    return path if path.suffix == ".jsonl" else path.with_name(f"{path.name}-{rest}")
+
+
+def _tell(output: Path, done: Answered, about: Mapping[str, Any] | None) -> None:
+    if about is not None:
+        click.echo(json.dumps({**about, **asdict(done)}, ensure_ascii=False))
     click.echo(f"{output}: {done.made:,} answers made, {done.kept:,} were there, {len(done.failed):,} failed", err=True)
     for name, reason in list(done.failed.items())[:5]:
         click.echo(f"  {name}: {reason}", err=True)
