@@ -81,7 +81,7 @@ OCRBENCH_V2 = Task(
     read=read_ocrbench_v2,
     prompt=question_only,
     score=_elsewhere,
-    oracle="nothing: it is not scored here",
+    oracle="",
     columns=("predict",),
     fields=_v2_fields,
 )
