@@ -92,7 +92,7 @@ def test_an_index_is_kept_where_it_can_be_and_found_again(
     monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "mine"))
     columns = [Column(Keys(["a", "b"]), "error", "first"), Column(Keys(["b"]), "skip", "second")]
     beside = join_index_path(columns, cache_folder=str(tmp_path / "mix.yaml.cache"))
-    assert Path(beside).parent.name == "mix.yaml.cache"
+    assert Path(beside).parent == tmp_path / "mix.yaml.cache/omniloom"
     stamp = Path(beside).stat().st_mtime_ns
     assert join_index_path(columns, cache_folder=str(tmp_path / "mix.yaml.cache")) == beside
     assert Path(beside).stat().st_mtime_ns == stamp

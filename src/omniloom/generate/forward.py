@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from omniloom.model.documents import Documents
 from omniloom.parallel.tensor import local
 
 
+@runtime_checkable
 class Forward(Protocol):
     """Answers that grow."""
 

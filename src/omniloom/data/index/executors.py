@@ -15,13 +15,14 @@ credentials of the store, and the same paths where shards lie on a disk; they ne
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from multiprocessing import get_context
 from typing import Any
 
-from omniloom.data.index.parallel_work import start_method
+from omniloom.data.index.parallel_work import begin_worker, start_method
 from omniloom.errors import ConfigError
 
 _RAY_RETRIES = 3
@@ -108,7 +109,12 @@ def _mpi(address: str) -> Iterator[Executor]:
 
 
 def _processes(address: str) -> AbstractContextManager[Executor]:
-    return ProcessPoolExecutor(_count("processes", address), mp_context=get_context(start_method()))
+    return ProcessPoolExecutor(
+        _count("processes", address),
+        mp_context=get_context(start_method()),
+        initializer=begin_worker,
+        initargs=(dict(os.environ),),
+    )
 
 
 def _threads(address: str) -> AbstractContextManager[Executor]:

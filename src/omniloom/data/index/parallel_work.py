@@ -74,7 +74,10 @@ def _in_processes(work: Callable[[Request], Result], requests: Sequence[Request]
     done = losses = 0
     while True:
         pool = ProcessPoolExecutor(
-            workers, mp_context=multiprocessing.get_context(start_method()), initializer=_begin_worker
+            workers,
+            mp_context=multiprocessing.get_context(start_method()),
+            initializer=begin_worker,
+            initargs=(dict(os.environ),),
         )
         try:
             for result in _through(pool, work, requests[done:]):
@@ -138,8 +141,15 @@ def _lost(request: _OfShard, error: Exception) -> WorkerError:
     )
 
 
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the main process, and end when that is gone."""
+def begin_worker(environment: dict[str, str]) -> None:
+    """Leave Ctrl-C to the main process, and end when that is gone.
+
+    Args:
+        environment: that of the main process now. A fork server has the one of when it was started, which may be older
+            than the credentials.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000)  # columns of millions of names, and no cycles among them
     parent = multiprocessing.parent_process()
