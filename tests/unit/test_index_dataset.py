@@ -106,7 +106,7 @@ def test_twenty_thousand_shards_open_quickly(tmp_path: Path) -> None:
     index = open_dataset(root)
     used_seconds = time.process_time() - begin
     assert [shard.name for shard in index.shards] == names
-    assert used_seconds < 0.5
+    assert used_seconds < 5  # 0.2 where nothing else runs; a search for each name would take minutes
 
 
 def test_dataset_config(tmp_path: Path) -> None:
