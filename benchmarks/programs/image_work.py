@@ -7,44 +7,26 @@ Both sides end with uint8 tensors, channels first, of the same shapes: 336 x 336
 from __future__ import annotations
 
 import io
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy
 import torch
+from jpeg_tiles import CLIP, COLUMNS, ROWS, TILE, cut, jpegs
 from meter import arguments, report, throughput
 from PIL import Image
 
 from omniloom import decode_image, resize_image
 from omniloom.data.media.image_options import ImageOptions
 
-CLIP, TILE, ROWS, COLUMNS, SMALL = 336, 448, 2, 3, 224
+SMALL = 224
 SHRINK = ImageOptions(shrink_to=(SMALL, SMALL))
 options = arguments("data", "mode", "out", "window_seconds")
 torch.set_num_threads(1)
 
 
-def jpegs(limit: int = 200) -> list[bytes]:
-    found: list[bytes] = []
-    for path in sorted(Path(options.data).glob("*.tar")):
-        with tarfile.open(path) as tar:
-            found += [tar.extractfile(member).read() for member in tar if member.name.endswith(".jpg")]
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
 def planes(pixels: numpy.ndarray) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1)
-
-
-def cut(image: torch.Tensor) -> list[torch.Tensor]:
-    return [
-        image[:, top : top + TILE, left : left + TILE].contiguous()
-        for top in range(0, ROWS * TILE, TILE)
-        for left in range(0, COLUMNS * TILE, TILE)
-    ]
 
 
 def pillow(jpeg: bytes) -> Image.Image:
@@ -102,7 +84,7 @@ def done(sources: list[bytes]) -> Iterator[object]:
             yield work(jpeg)
 
 
-found = jpegs()
+found = jpegs(Path(options.data))
 if options.mode == "difference":
     report(shrunk_pixels_off_by_levels=difference(found[:50]))
 else:

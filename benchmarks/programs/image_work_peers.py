@@ -5,34 +5,15 @@ SPDL scales within FFmpeg, whose bicubic differs from that of Pillow and torch b
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from jpeg_tiles import CLIP, COLUMNS, ROWS, TILE, cut, jpegs
 from meter import arguments, report, throughput
 
-CLIP, TILE, ROWS, COLUMNS = 336, 448, 2, 3
 options = arguments("data", "mode", "out", "window_seconds")
 torch.set_num_threads(1)
-
-
-def jpegs(limit: int = 200) -> list[bytes]:
-    found: list[bytes] = []
-    for path in sorted(Path(options.data).glob("*.tar")):
-        with tarfile.open(path) as tar:
-            found += [tar.extractfile(member).read() for member in tar if member.name.endswith(".jpg")]
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
-def cut(image: torch.Tensor) -> list[torch.Tensor]:
-    return [
-        image[:, top : top + TILE, left : left + TILE].contiguous()
-        for top in range(0, ROWS * TILE, TILE)
-        for left in range(0, COLUMNS * TILE, TILE)
-    ]
 
 
 def torchvision_work() -> dict[str, Callable[[bytes], object]]:
@@ -87,4 +68,8 @@ def done(sources: list[bytes]) -> Iterator[object]:
             yield work(jpeg)
 
 
-report(**throughput(done(jpegs()), size=lambda _: 1, warm_up_batches=20, window_seconds=options.window_seconds))
+report(
+    **throughput(
+        done(jpegs(Path(options.data))), size=lambda _: 1, warm_up_batches=20, window_seconds=options.window_seconds
+    )
+)
