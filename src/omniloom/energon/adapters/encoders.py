@@ -19,11 +19,29 @@ T_raw_batch = TypeVar("T_raw_batch")
 T_batch = TypeVar("T_batch")
 
 
+class DecodedText(str):
+    """Text of a crude sample or of a store, which may be decoded once more, as cookers of Energon's pages do."""
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text that its bytes in the data set stand for: by default the same."""
+        return self.encode().decode(encoding, errors)
+
+
 @dataclass(frozen=True)
 class SampleDecoder(decoders.SampleDecoder):
     """Decodes the parts of a sample, images to ``torchrgb`` where nothing else is asked for."""
 
     image_decode: str = "torchrgb"
+
+    def decode(self, fname: str, raw: bytes) -> Any:
+        """The value of a part, by its file name; a text is a `DecodedText`."""
+        return _decodable(super().decode(fname, raw))
+
+    def later(self, fname: str, raw: bytes) -> Any:
+        """As `decode`, but media may wait until they are looked at."""
+        return _decodable(super().later(fname, raw))
 
 
 class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
@@ -158,6 +176,10 @@ class AugmentTaskEncoder(OmniloomAugmentTaskEncoder, TaskEncoder[Any, Any, Any, 
 
     def __class_getitem__(cls, _types: Any) -> Any:
         return cls
+
+
+def _decodable(value: Any) -> Any:
+    return DecodedText(value) if type(value) is str else value
 
 
 __all__ = ["AugmentTaskEncoder", "DefaultTaskEncoder", "SampleDecoder", "TaskEncoder"]

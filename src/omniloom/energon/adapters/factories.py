@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +33,7 @@ from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.dataset_types import iter_dataset_content
 from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.preparing import FoundParts, ProgressWrapper, turning
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
@@ -158,13 +159,13 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
         split_parts_patterns: Iterable[tuple[str, str]] | None = None,
         split_config: str = SPLIT_YAML,
         shuffle_seed: int | None = SHUFFLE_SEED,
-        progress_fn: Callable[..., Any] | None = None,
+        progress_fn: ProgressWrapper | None = None,
         workers: int = DEFAULT_WORKERS,
         tar_index_only: bool = False,
         media_filter: MediaFilterConfig | None = None,
         fix_duplicates: bool = False,
         index_sqlite_tmp_path: Paths | None = None,
-    ) -> set[str]:
+    ) -> FoundParts:
         """Index shards, as `omniloom.prepare_dataset` does.
 
         Args:
@@ -174,7 +175,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
             split_parts_patterns: (part, pattern of shard names) instead.
             split_config: name of the split file.
             shuffle_seed: shuffle the shards before they are dealt by ratio.
-            progress_fn: accepted; not called.
+            progress_fn: called as ``progress_fn(iterator, length)`` with the shards, whose wrapper is gone through.
             workers: scanning processes at most.
             tar_index_only: renew only the index files of the shards.
             media_filter: also look at the media that it names.
@@ -182,7 +183,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
             index_sqlite_tmp_path: build ``index.sqlite`` beside this file.
 
         Returns:
-            names of the parts that samples have.
+            names of the parts that samples have; unpacks to them and the duplicate keys, of which there are none.
         """
         tmp_path = None if index_sqlite_tmp_path is None else Path(index_sqlite_tmp_path).parent
         if fix_duplicates:
@@ -202,10 +203,11 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
             duplicate_keys="error",
             tar_index_only=tar_index_only,
             tmp_path=tmp_path,
+            progress=turning(progress_fn),
         )
         if media_filter is not None:
             add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
-        return set(prepared.facts.part_counts)
+        return FoundParts(prepared.facts.part_counts)
 
     iter_dataset_content = staticmethod(iter_dataset_content)
 
@@ -215,7 +217,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
         *,
         media_filter: MediaFilterConfig,
         workers: int = DEFAULT_WORKERS,
-        progress_fn: Callable[..., Any] | None = None,
+        progress_fn: ProgressWrapper | None = None,
         index_sqlite_tmp_path: Paths | None = None,
     ) -> int:
         """Look at the media of a prepared data set, or of a folder.
@@ -224,14 +226,20 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
             parent_path: the data set.
             media_filter: which parts are media.
             workers: processes at most.
-            progress_fn: accepted; not called.
+            progress_fn: as for `prepare_dataset`, with shards or files.
             index_sqlite_tmp_path: build ``index.sqlite`` beside this file.
 
         Returns:
             media that something is known of.
         """
         tmp_path = None if index_sqlite_tmp_path is None else Path(index_sqlite_tmp_path).parent
-        found = add_media_metadata(parent_path, media_filter=media_filter, num_workers=workers, tmp_path=tmp_path)
+        found = add_media_metadata(
+            parent_path,
+            media_filter=media_filter,
+            num_workers=workers,
+            tmp_path=tmp_path,
+            progress=turning(progress_fn),
+        )
         return found.rows_total
 
 

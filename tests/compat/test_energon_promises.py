@@ -1,0 +1,88 @@
+"""Snippets of Energon's documentation that fail there, on data sets: what they promise is what is checked."""
+
+from pathlib import Path
+
+import pytest
+
+import omniloom
+from omniloom import energon
+
+NO_WORKERS = energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
+CRUDE = '{"__module__": "megatron.energon", "__class__": "CrudeWebdataset"}'
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three shards of two samples with parts txt and json, not yet prepared."""
+    for shard in range(3):
+        with omniloom.TarWriter(tmp_path / f"shard-{shard}.tar") as writer:
+            for row in range(2):
+                writer.add(f"{shard}-{row}.txt", f"Übung {shard}-{row}".encode())
+                writer.add(f"{shard}-{row}.more.txt", b"more")
+                writer.add(f"{shard}-{row}.json", b"{}")
+    return tmp_path
+
+
+def prepare(folder, **settings):
+    return energon.BaseWebdatasetFactory.prepare_dataset(
+        folder, [f"shard-{n}.tar" for n in range(3)], split_parts_ratio=[("train", 1.0)], workers=1, **settings
+    )
+
+
+def test_prepare_dataset_unpacks_to_parts_and_duplicates_and_is_the_set_of_parts(shards):
+    found_types, duplicates = prepare(shards)
+    assert found_types == {"txt", "more.txt", "json"}
+    assert duplicates == []
+    found = prepare(shards)
+    assert found == {"txt", "more.txt", "json"}
+    assert "json" in found
+    assert "png" not in found
+    assert len(found) == 3
+    assert sorted(set(found)) == ["json", "more.txt", "txt"]
+    assert found - {"json"} == {"txt", "more.txt"}
+
+
+def test_the_wrapper_that_shows_progress_is_gone_through_once_a_shard(shards):
+    seen = []
+
+    def progress_fn(elements, length=None):
+        for element in elements:
+            seen.append((element, length))
+            yield element
+        seen.append("end")
+
+    prepare(shards, progress_fn=progress_fn)
+    assert seen == [(0, 3), (1, 3), (2, 3), "end"]
+
+
+def cook_text(sample: dict, foo_bar_source: energon.FileStore) -> energon.TextSample:
+    additional_text = foo_bar_source.get(sample["__key__"] + ".more.txt")
+    return energon.TextSample(
+        **energon.basic_sample_keys(sample), text=f"{sample['txt'].decode()} + {additional_text.decode()}"
+    )
+
+
+def test_text_of_crude_samples_and_stores_may_be_decoded(shards):
+    prepare(shards)
+    (shards / ".nv-meta" / "dataset.yaml").write_text(CRUDE)
+    (Path(shards) / "mix.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\n"
+        "splits: {val: {path: ., split_part: train, aux: {foo_bar_source: .}}}\n"
+    )
+
+    class Encoder(energon.DefaultTaskEncoder):
+        cookers = (energon.Cooker(cook_text),)
+
+    dataset = energon.get_val_dataset(
+        shards / "mix.yaml", batch_size=6, worker_config=NO_WORKERS, task_encoder=Encoder()
+    )
+    (batch,) = energon.get_loader(dataset)
+    assert sorted(batch.text) == [f"Übung {shard}-{row} + more" for shard in range(3) for row in range(2)]
+    assert {type(text) for text in batch.text} == {str}
+
+
+def test_decoded_text_is_text_whose_bytes_can_be_read_in_another_way():
+    text = energon.SampleDecoder().decode("a.txt", "Ü".encode())
+    assert text == "Ü"
+    assert text.decode() == "Ü"
+    assert text.decode("latin-1") == "Ã\x9c"
