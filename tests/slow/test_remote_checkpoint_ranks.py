@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = "s3://runs/sharded"
 
 BODY = """
+import os
 import sys
 from pathlib import Path
 import torch
@@ -65,6 +66,7 @@ if rank == 0:
     print(found, flush=True)
 if world > 1:
     dist.destroy_process_group()
+os._exit(0)  # threads of gloo outlive the group and abort an interpreter that ends
 """
 
 

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import distributed
 
 from omniloom.model.llava import Llava
 from omniloom.parallel.config import ParallelConfig
 from omniloom.parallel.layout import lay_out
 from omniloom.parallel.tensor import cut_tensors
-
-
-@contextmanager
-def job() -> Iterator[None]:
-    """The process group that torchrun asks for, if it does."""
-    several = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if several:
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        yield
-    finally:
-        if several:
-            distributed.destroy_process_group()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from omniloom.parallel.job import job
+
 if TYPE_CHECKING:
     from omniloom.evaluate.answering import Answered
     from omniloom.evaluate.task import Item
@@ -120,7 +122,7 @@ def command(
     """
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while
     from omniloom.evaluate.pictures import has_videos  # noqa: PLC0415
-    from omniloom.evaluate.ranks import job, share_of_rank  # noqa: PLC0415
+    from omniloom.evaluate.ranks import share_of_rank  # noqa: PLC0415
     from omniloom.evaluate.tasks import find_task  # noqa: PLC0415
     from omniloom.train.trained import open_trained  # noqa: PLC0415
 

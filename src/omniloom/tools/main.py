@@ -17,6 +17,7 @@ import click
 
 from omniloom._version import __version__
 from omniloom.errors import OmniloomError
+from omniloom.parallel.job import PlainEnd
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -157,4 +158,6 @@ def _failed(error: BaseException) -> int:
 
 def main() -> None:
     """Entry point of the ``omniloom`` program."""
-    sys.exit(run())
+    end = PlainEnd()
+    end.code = run()
+    sys.exit(end.code)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from omniloom.errors import ConfigError
+from omniloom.parallel.job import job
 
 _EPILOG = (
     "\b\nExamples:\n"
@@ -78,7 +79,7 @@ def command(
     from omniloom.train.build import build  # noqa: PLC0415
     from omniloom.train.loop import train  # noqa: PLC0415
 
-    with _process_group():
+    with job():
         run = build(recipe)
         try:
             steps = train(run)
@@ -115,20 +116,3 @@ def _convert(script: Path, path: Path, environment: tuple[str, ...], *, force: b
         if dry_run:
             break
     return 0
-
-
-class _process_group:  # noqa: N801 - used as a function
-    """The process group that torchrun asks for, if it does."""
-
-    def __enter__(self) -> None:
-        import torch  # noqa: PLC0415
-
-        self._made = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-        if self._made:
-            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-
-    def __exit__(self, *_: object) -> None:
-        import torch  # noqa: PLC0415
-
-        if self._made:
-            torch.distributed.destroy_process_group()
