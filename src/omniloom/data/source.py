@@ -14,7 +14,7 @@ from omniloom.data.index.field_map import part_names
 from omniloom.data.index.file_splits import files_of_part
 from omniloom.data.index.folder_rows import FolderRows
 from omniloom.data.index.layout import meta_path
-from omniloom.data.index.sample_types import check_field_names
+from omniloom.data.index.sample_types import CRUDE_TYPE, LEGACY_CLASSES, check_field_names
 from omniloom.data.index.source_kind import Source, SourceKind, find_source
 from omniloom.data.index.tar_rows import TarRows
 from omniloom.data.index.trusted_code import PartFilter, file_function, is_trusted, named_class, require_trust
@@ -92,8 +92,12 @@ class LeafOpener:
             raise ConfigError(f"{path}: is a mix of data sets; a single one is expected here.")
         where = f"{path}/.nv-meta/{self.dataset_config}"
         config = self._config(source)
-        settings = read_settings(config, where=where)
         described = describe_samples(config, where=where)
+        own = self._own_class(config, where)
+        if own is not None:
+            leaf: Leaf = own.open_leaf(path, config=config, opener=self)
+            return dataclasses.replace(leaf, name=name)
+        settings = read_settings(config, where=where)
         decoder = decoder_with(self.decoder, settings, where=where)
         opener = dataclasses.replace(
             self,
@@ -157,6 +161,15 @@ class LeafOpener:
         if opened.columns is not None:
             raise ConfigError(f"{where}: sample_loader goes with parts; this source has columns. Write a field_map.")
         return LoaderCook(sample_type, loader, self.decoder, self.subflavors, wanted)
+
+    def _own_class(self, config: Mapping[str, Any], where: str) -> Any:
+        """The class of the user's that a trusted description names at its top, where it opens its data set itself."""
+        name, module = config.get("__class__"), str(config.get("__module__", ""))
+        known = name is None or name in {*LEGACY_CLASSES, *SAMPLE_CLASSES, CRUDE_TYPE}
+        if known or module.startswith(_OUR_MODULES) or not is_trusted(self.trust):
+            return None
+        found = named_class(module, str(name), where=where)
+        return found if hasattr(found, "open_leaf") else None
 
     def _sample_type(self, described: SampleDescription, where: str) -> Callable[..., Any]:
         ours = described.module.split(".")[0] == "omniloom" or described.module.startswith(_OUR_MODULES)

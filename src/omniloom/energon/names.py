@@ -84,7 +84,7 @@ HOME: dict[str, tuple[str, str]] = {
     "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "DefaultGenericWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "StandardWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
-    "JoinedWebdatasetFactory": ("omniloom.data.mix.tree", "Join"),
+    "JoinedWebdatasetFactory": (f"{_ADAPTERS}.joined", "JoinedWebdatasetFactory"),
     "DatasetLoaderInterface": (f"{_ADAPTERS}.mixes", "DatasetLoader"),
     "DatasetSubset": ("omniloom.data.mix.subset", "Subset"),
     "EmptyDatasetError": ("omniloom.errors", "DatasetError"),

@@ -100,13 +100,22 @@ def named_class(module: str, name: str, *, where: str) -> Callable[..., Any]:
     Raises:
         ConfigError: it cannot be imported, or is no class.
     """
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where}: {module}.{name} cannot be imported: {error}.") from error
+    found = named_object(module, name, where=where)
     if not isinstance(found, type):
         raise ConfigError(f"{where}: {module}.{name} is a {type(found).__name__}, a class expected.")
     return found
+
+
+def named_object(module: str, name: str, *, where: str) -> Any:
+    """A class or function by its module and name.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{where}: {module}.{name} cannot be imported: {error}.") from error
 
 
 class _Loader(SourceFileLoader):

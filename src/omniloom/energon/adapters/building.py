@@ -24,6 +24,7 @@ from omniloom.energon.adapters.wrappers import (
     ShuffleBufferDataset,
     with_plan,
 )
+from omniloom.errors import ConfigError
 
 
 def encoded(encoder: Any, dataset: Dataset) -> Dataset:
@@ -80,7 +81,11 @@ def training_of(
         batching: as for ``build_batch``.
     """
     counts = getattr(blend_mode, "value", blend_mode) != "dataset_weight"
+    if not counts and not repeat:
+        raise ConfigError("repeat=False does not go with weights: a blend by weight has no end of its own")
     built = [_repeated(one, repetitions=counts) for one in datasets]
+    if not counts:
+        built = [RepeatDataset(one) for one in built]  # before they are blended, or rows would count and not weights
     if len(built) == 1:
         dataset = built[0]
     else:
@@ -106,13 +111,13 @@ def evaluation_of(encoder: Any, datasets: Sequence[Any], *, limit: int | None, *
     return limited
 
 
-def called(method: Any, **settings: Any) -> Any:
-    """The result of a user's method, without the settings that its version of the signature does not have."""
-    parameters = inspect.signature(method).parameters.values()
-    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        names = {one.name for one in parameters}
-        settings = {name: value for name, value in settings.items() if name in names}
-    return method(**settings)
+def accepted(function: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that a user's version of a signature has."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return settings
+    names = {one.name for one in parameters}
+    return {name: value for name, value in settings.items() if name in names}
 
 
 def _repeated(loaded: Any, *, repetitions: bool) -> Dataset:

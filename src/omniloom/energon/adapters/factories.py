@@ -13,7 +13,7 @@ from omniloom.data.index.media_filter import MediaFilterConfig
 from omniloom.data.index.media_prepare import add_media_metadata
 from omniloom.data.index.prepare import DEFAULT_WORKERS, prepare_dataset
 from omniloom.data.index.sample_types import LEGACY_CLASSES
-from omniloom.data.index.source_kind import Source, find_source
+from omniloom.data.index.source_kind import find_source
 from omniloom.data.index.splits import SHUFFLE_SEED
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.place import Place
@@ -29,10 +29,12 @@ from omniloom.data.side.open import open_side_store
 from omniloom.data.side.store import FileStore
 from omniloom.data.source import LeafOpener
 from omniloom.data.source_tools import prepare_source
+from omniloom.energon.adapters.building import accepted
 from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.dataset_types import iter_dataset_content
 from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.opening import DescribedOpener, Description, FactoryCook, arguments_of, sample_of
 from omniloom.energon.adapters.preparing import FoundParts, ProgressWrapper, turning
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
@@ -41,19 +43,9 @@ from omniloom.errors import ConfigError
 Paths = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class _DescribedOpener(LeafOpener):
-    """Opens a leaf by a description that was given, in place of the one in its ``dataset.yaml``."""
-
-    description: Mapping[str, Any] | None = None
-
-    def _config(self, source: Source) -> dict[str, Any]:
-        return super()._config(source) if self.description is None else dict(self.description)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BaseCoreDatasetFactory:
-    """One data set, described.
+    """One data set, described; not frozen, as classes of users derive from it.
 
     Attributes:
         path: where it lies.
@@ -68,7 +60,7 @@ class BaseCoreDatasetFactory:
         parallel_shard_iters: runs that are mixed at least.
         max_samples_per_sequence: neighbours that stay together at most.
         decoder: decodes the parts; ``None`` leaves them bytes.
-        description: what a ``dataset.yaml`` would say; ``None``: that of the data set holds.
+        description: in place of the ``dataset.yaml``; ``None``: that of the data set holds.
         aux: stores that its cooker is handed, by name.
         encoder: task encoder whose cookers make its samples; ``None``: crude samples stay so.
     """
@@ -85,13 +77,16 @@ class BaseCoreDatasetFactory:
     parallel_shard_iters: int | None = None
     max_samples_per_sequence: int | None = None
     decoder: Any = field(default_factory=SampleDecoder)
-    description: Mapping[str, Any] | None = None
+    description: Description | None = None
     aux: Mapping[str, FileStore[Any]] = field(default_factory=dict)
     encoder: Any = None
 
     def __post_init__(self) -> None:
         leaf = self.leaf()  # a data set that is not there is told of now, and its own subflavors are known
-        object.__setattr__(self, "subflavors", getattr(leaf.cook_row, "subflavors", None))
+        self.subflavors = getattr(leaf.cook_row, "subflavors", None)
+
+    def __class_getitem__(cls, _sample_type: Any) -> Any:
+        return cls
 
     @property
     def paths(self) -> tuple[EPath, ...]:
@@ -103,7 +98,7 @@ class BaseCoreDatasetFactory:
 
     def leaf(self) -> Leaf:
         """The data set, opened."""
-        opener = _DescribedOpener(
+        opener = DescribedOpener(
             self.decoder,
             self.split_part,
             self.split_config,
@@ -111,13 +106,16 @@ class BaseCoreDatasetFactory:
             dict(self.subflavors or {}) or None,
             aux=self.aux,
             trust=AS_ENERGON,
-            description=self.description,
+            given=self.description,
         )
         path = str(EPath(self.path))
-        leaf = opener.open(path, Path(path).name)
+        return self._in_range(opener.open(path, Path(path).name))
+
+    def _in_range(self, leaf: Leaf) -> Leaf:
+        """The leaf without the rows that are out of the range."""
         subset: Subset | None = as_subset(self.subset, Place(None, ("subset",)))
         if subset is not None:
-            leaf.rows = SubRows(leaf.rows, *subset.of(len(leaf.rows), where=path))
+            leaf.rows = SubRows(leaf.rows, *subset.of(len(leaf.rows), where=leaf.path))
         return leaf
 
     def build(self, worker_rotation_offset: int = 0) -> SavableDataset:
@@ -148,7 +146,72 @@ class BaseCoreDatasetFactory:
 
 
 class BaseWebdatasetFactory(BaseCoreDatasetFactory):
-    """A prepared data set of shards; and Energon's functions that prepare one."""
+    """A prepared data set of shards; and Energon's functions that prepare one.
+
+    Derive from it, or from a class below it, for samples that a field map cannot say: ``load_sample`` is handed the
+    undecoded parts. A ``dataset.yaml`` that names such a class is opened by it, where code of data sets is trusted.
+
+    Args:
+        path: where it lies.
+        part_filter: names of the parts that are read, or a function of a name; ``None``: all.
+        settings: as `BaseCoreDatasetFactory` has them.
+    """
+
+    def __init__(self, path: Paths, *, part_filter: Any = None, **settings: Any) -> None:
+        if self._loads_itself() and "description" not in settings:
+            settings["description"] = _description({"__class__": "CrudeWebdataset"}, part_filter=part_filter)
+        super().__init__(path=path, **settings)
+
+    def load_sample(self, sample: dict[str, Any]) -> Any:
+        """The sample of undecoded parts by name; with ``__key__``, ``__restore_key__``, ``__sources__``."""
+        return sample_of(self._described, sample)
+
+    def sample_filter(self, _key: str) -> bool:
+        """Whether a sample is wanted."""
+        return True
+
+    def leaf(self) -> Leaf:
+        """The data set, opened; its samples are made by ``load_sample`` where a class has its own."""
+        leaf = super().leaf()
+        if self._loads_itself():
+            self._described = leaf.cook_row
+            leaf.cook_row = FactoryCook(self, leaf.cook_row)
+        return leaf
+
+    @classmethod
+    def open_leaf(cls, path: str, *, config: Mapping[str, Any], opener: LeafOpener) -> Leaf:
+        """The data set of a ``dataset.yaml`` that names this class, opened.
+
+        Args:
+            path: where it lies.
+            config: what it says; all of it is the class's arguments.
+            opener: what else is asked for.
+        """
+        where = f"{path}/.nv-meta/{opener.dataset_config}"
+        said = arguments_of(config, where=where)
+        if opener.subflavors or "subflavors" in said:
+            said["subflavors"] = {**(said.get("subflavors") or {}), **(opener.subflavors or {})}
+        engine = {
+            "split_part": opener.split_part,
+            "split_config": opener.split_config,
+            "decoder": opener.decoder,
+            "aux": opener.aux,
+            "training": True,
+            "worker_config": WorkerConfig(num_workers=0),
+        }
+        try:
+            made = cls(path=EPath(path), **{**accepted(cls, engine), **said})
+        except TypeError as error:
+            raise ConfigError(f"{where}: {cls.__name__} cannot be made of what is said here: {error}") from error
+        if made.description is None:
+            raise ConfigError(f"{where}: {cls.__name__} says not how samples are made: it has no load_sample")
+        return made.leaf()
+
+    def _loads_itself(self) -> bool:
+        """Whether a class below those of this module says how samples are made, or which are wanted."""
+        kind = type(self)
+        own = BaseWebdatasetFactory
+        return kind.load_sample is not own.load_sample or kind.sample_filter is not own.sample_filter
 
     @staticmethod
     def prepare_dataset(
@@ -248,10 +311,11 @@ class TypedWebdatasetFactory(BaseWebdatasetFactory):
 
     Args:
         path: where it lies.
-        sample_type: class of the samples; the class that a name such as ``CaptioningWebdataset`` stands for.
+        sample_type: class of the samples; the class that a name such as ``CaptioningWebdataset`` stands for, and the
+            ``__sample_type__`` of a class derived from it.
         field_map: which part fills which field.
-        sample_loader: ``file.py:function`` in ``.nv-meta`` instead.
-        part_filter: the parts that are read.
+        sample_loader: ``file.py:function`` in ``.nv-meta`` instead, or a function.
+        part_filter: the parts that are read: their names, ``file.py:function`` or a function.
         settings: as `BaseCoreDatasetFactory` has them.
     """
 
@@ -263,20 +327,27 @@ class TypedWebdatasetFactory(BaseWebdatasetFactory):
         *,
         sample_type: type | None = None,
         field_map: Mapping[str, str] | None = None,
-        sample_loader: str | None = None,
+        sample_loader: Any = None,
         part_filter: Any = None,
         **settings: Any,
     ) -> None:
+        made_of = sample_type or getattr(self, "__sample_type__", None)
         said = {"field_map": field_map, "sample_loader": sample_loader, "part_filter": part_filter}
-        description: dict[str, Any] = {name: one for name, one in said.items() if one is not None}
         if self.legacy_class is not None:
-            description |= {"__module__": "megatron.energon", "__class__": self.legacy_class}
-        elif sample_type is not None:
-            named = {"__module__": sample_type.__module__, "__class__": sample_type.__name__}
-            description["sample_type"] = named
-        else:
+            said |= {"__module__": "megatron.energon", "__class__": self.legacy_class}
+        elif made_of is None:
             raise ConfigError("sample_type is missing: the class of the samples")
-        super().__init__(path=path, description=description, **settings)
+        else:
+            said["sample_type"] = {"__module__": made_of.__module__, "__class__": made_of.__name__}
+        super().__init__(path, description=_description(said, sample_type=made_of), **settings)
+
+
+def _description(said: Mapping[str, Any], *, part_filter: Any = None, sample_type: type | None = None) -> Description:
+    """What was said by arguments: plain values, and functions and classes apart."""
+    whole = {**said, **({} if part_filter is None else {"part_filter": part_filter})}
+    functions = {name: one for name, one in whole.items() if callable(one)}
+    config = {name: one for name, one in whole.items() if one is not None and not callable(one)}
+    return Description(config, sample_type, functions.get("sample_loader"), functions.get("part_filter"))
 
 
 def _legacy(name: str) -> type[TypedWebdatasetFactory]:

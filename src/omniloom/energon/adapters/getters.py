@@ -12,7 +12,7 @@ from typing import Any
 from omniloom.data import open as engine
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.values import Source
-from omniloom.energon.adapters.building import called
+from omniloom.energon.adapters.building import accepted
 from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
@@ -121,13 +121,14 @@ def _built(
         encoder=encoder,
         **opening,
     )
-    made: SavableDataset = called(
-        getattr(encoder, method),
-        datasets=found.datasets,
-        worker_config=worker_config,
+    build = getattr(encoder, method)
+    given = {
+        "datasets": found.datasets,
+        "worker_config": worker_config,
         **({"blend_mode": found.blend_mode} if training else {}),
         **{"batch_size": 1, **settings},
-    )
+    }
+    made: SavableDataset = build(**accepted(build, given))
     return made
 
 

@@ -19,8 +19,10 @@ from omniloom.data.mix.tree import Metadataset as TreeOfMetadataset
 from omniloom.data.mix.values import Range, Source, as_subset
 from omniloom.data.mix_preparation import prepare_metadataset as prepare
 from omniloom.data.side.open import open_side_store
+from omniloom.energon.adapters.encoders import SampleDecoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.factories import BaseCoreDatasetFactory, get_dataset_from_config
+from omniloom.energon.adapters.joined import joined_factory
 from omniloom.energon.adapters.references import path_of_store, splits_of
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.errors import ConfigError
@@ -231,23 +233,22 @@ def prepare_metadataset(path: str | os.PathLike[str]) -> None:
     prepare(path, trust=AS_ENERGON)
 
 
-def _loaded(leaf: FlatLeaf, flat: Flat, *, training: bool, worker_config: Any, **settings: Any) -> LoadedDataset:
-    if leaf.join is not None:
-        raise ConfigError(f"{leaf.place}: a join is opened by get_train_dataset or get_val_dataset, not by itself")
+def _loaded(leaf: FlatLeaf, flat: Flat, **settings: Any) -> LoadedDataset:
     aux = {name: open_side_store(reference) for name, reference in leaf.aux.items()}
-    factory = get_dataset_from_config(
-        leaf.path,
-        training=training,
-        worker_config=worker_config,
-        split_part=leaf.split_part,
-        subflavors=dict(leaf.subflavors) or None,
-        dataset_config=leaf.dataset_config,
-        split_config=leaf.split_config,
-        subset=leaf.subset,
-        shuffle_over_epochs=leaf.multiplier,
-        aux=aux,
-        **settings,
-    )
+    common = {"subset": leaf.subset, "shuffle_over_epochs": leaf.multiplier, **settings}
+    factory: BaseCoreDatasetFactory
+    if leaf.join is not None:
+        factory = joined_factory(leaf, **{"decoder": SampleDecoder(), **common})
+    else:
+        factory = get_dataset_from_config(
+            leaf.path,
+            split_part=leaf.split_part,
+            subflavors=dict(leaf.subflavors) or None,
+            dataset_config=leaf.dataset_config,
+            split_config=leaf.split_config,
+            aux=aux,
+            **common,
+        )
     return LoadedDataset(
         dataset=factory,
         weight=prod(share.at(0) for share in leaf.shares) if flat.mode == "weights" else None,

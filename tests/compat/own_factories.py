@@ -1,0 +1,46 @@
+"""Factories that data sets of the tests name in their dataset.yaml, as users of Energon write them."""
+
+from omniloom.energon.flavors.webdataset import BaseWebdatasetFactory, DefaultDecoderWebdatasetFactory
+
+from omniloom import energon
+
+
+@energon.edataclass
+class Shouted(energon.Sample):
+    text: str
+    loud: int = 0
+
+
+class ShoutedWebdataset(DefaultDecoderWebdatasetFactory[Shouted]):
+    __sample_type__ = Shouted
+
+    def __init__(self, path, *, loud: int = 1, **kwargs):
+        super().__init__(path, **kwargs)
+        self.loud = loud
+
+    def load_sample(self, sample):
+        made = super().load_sample(sample)
+        made.text, made.loud = made.text.upper(), self.loud
+        return made
+
+
+class BytesWebdataset(BaseWebdatasetFactory):
+    __sample_type__ = energon.TextSample
+
+    def __init__(self, path, *, split_part, training, worker_config, only: str = ""):
+        super().__init__(
+            path,
+            split_part=split_part,
+            training=training,
+            worker_config=worker_config,
+            part_filter=lambda part: part == "txt",
+        )
+        self.only = only
+
+    def sample_filter(self, key):
+        return key.endswith(self.only)
+
+    def load_sample(self, sample):
+        return energon.TextSample(
+            **energon.basic_sample_keys(sample), text=f"{len(sample['txt'])} bytes of {sorted(sample)[-1]}"
+        )
