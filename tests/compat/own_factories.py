@@ -44,3 +44,22 @@ class BytesWebdataset(BaseWebdatasetFactory):
         return energon.TextSample(
             **energon.basic_sample_keys(sample), text=f"{len(sample['txt'])} bytes of {sorted(sample)[-1]}"
         )
+
+
+class ByFolder(energon.DatasetLoaderInterface):
+    """All data sets of a folder, blended by weights that follow from their names: 1 for ``a``, 2 for ``b``."""
+
+    def __init__(self, path, folder: str):
+        self.root = path.parent / folder
+
+    def get_datasets(self, *, training, split_part, worker_config, subflavors=None, **settings):
+        found = [
+            energon.LoadedDataset(
+                dataset=energon.get_dataset_from_config(
+                    self.root / name, training=training, split_part=split_part, worker_config=worker_config
+                ),
+                weight=weight,
+            )
+            for name, weight in (("a", 1.0), ("b", 2.0))
+        ]
+        return energon.LoadedDatasetList(datasets=found, blend_mode=energon.DatasetBlendMode.DATASET_WEIGHT)

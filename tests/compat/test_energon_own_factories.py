@@ -167,3 +167,26 @@ def test_a_join_made_by_hand(joined):
         {"one": columns["texts"], "two": columns["labels"]}, worker_config=NO_WORKERS, joiner=together
     )
     assert [one.text for one in energon.get_loader(join.build())][:2] == ["text 0 + label 0", "text 1 + label 1"]
+
+
+# Loaders of mixes
+
+
+def test_a_loader_of_the_users_own_tells_the_data_sets(tmp_path, monkeypatch):
+    (tmp_path / "sets").mkdir()
+    for name in "ab":
+        make_set(tmp_path / "sets" / name, name)
+    path = tmp_path / "mix.yaml"
+    path.write_text(f"__module__: {own_factories.__name__}\n__class__: ByFolder\nfolder: sets\n")
+    dataset = energon.get_train_dataset(path, batch_size=10, worker_config=NO_WORKERS)
+    texts = [text for _, batch in zip(range(60), energon.get_loader(dataset), strict=False) for text in batch.text]
+    assert 380 <= sum(text.startswith("b") for text in texts) <= 420
+    val = energon.get_val_dataset(path, split_part="train", batch_size=12, worker_config=NO_WORKERS)
+    (batch,) = energon.get_loader(val)
+    assert batch.text == [f"{name} {n}" for name in "ab" for n in range(ROWS)]
+    path.write_text(f"__module__: {own_factories.__name__}\n__class__: ByFolder\nfoulder: sets\n")
+    with pytest.raises(omniloom.ConfigError, match=r"mix\.yaml: ByFolder cannot be made .*foulder"):
+        energon.get_train_dataset(path, batch_size=1, worker_config=NO_WORKERS)
+    monkeypatch.setenv("OMNILOOM_TRUST", "0")
+    with pytest.raises(omniloom.ConfigError, match="in a metadataset"):
+        energon.get_train_dataset(path, batch_size=1, worker_config=NO_WORKERS)

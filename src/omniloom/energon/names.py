@@ -56,6 +56,8 @@ _HOMES = {
         "DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference DatasetLoader Metadataset "
         "MetadatasetV2 load_dataset traverse_metadataset prepare_metadataset"
     ),
+    f"{_ADAPTERS}.loader_interface": "DatasetLoaderInterface",
+    f"{_ADAPTERS}.joined": "JoinedWebdatasetFactory",
     f"{_ADAPTERS}.references": (
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin"
@@ -84,8 +86,6 @@ HOME: dict[str, tuple[str, str]] = {
     "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "DefaultGenericWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "StandardWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
-    "JoinedWebdatasetFactory": (f"{_ADAPTERS}.joined", "JoinedWebdatasetFactory"),
-    "DatasetLoaderInterface": (f"{_ADAPTERS}.mixes", "DatasetLoader"),
     "DatasetSubset": ("omniloom.data.mix.subset", "Subset"),
     "EmptyDatasetError": ("omniloom.errors", "DatasetError"),
     "SampleException": ("omniloom.errors", "SampleError"),

@@ -16,6 +16,7 @@ from omniloom.energon.adapters.building import accepted
 from omniloom.energon.adapters.dataset import SavableDataset
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.loader_interface import own_loader
 from omniloom.energon.adapters.mix_rules import check_mix
 from omniloom.energon.adapters.mixes import load_dataset
 from omniloom.energon.adapters.trust import AS_ENERGON
@@ -65,9 +66,11 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
     encoder = _encoder(task_encoder, settings)
     config = settings.get("worker_config") or WorkerConfig()
     settings["worker_config"] = config
-    check_mix(path, split_part=settings.get("split_part", "train"), training=True)
-    if _builds(encoder, "build_train_datasets"):
-        return _built(encoder, path, "build_train_datasets", training=True, **settings)
+    own = own_loader(path)
+    if own is None:
+        check_mix(path, split_part=settings.get("split_part", "train"), training=True)
+    if _builds(encoder, "build_train_datasets") or own is not None:
+        return _built(encoder, path, "build_train_datasets", own=own, training=True, **settings)
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
     return SavableDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
@@ -78,9 +81,11 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
     encoder = _encoder(task_encoder, settings)
     _without_shuffling(settings)
     settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
-    check_mix(path, split_part=settings.get("split_part", "val"), training=False)
-    if _builds(encoder, "build_val_datasets"):
-        return _built(encoder, path, "build_val_datasets", training=False, **settings)
+    own = own_loader(path)
+    if own is None:
+        check_mix(path, split_part=settings.get("split_part", "val"), training=False)
+    if _builds(encoder, "build_val_datasets") or own is not None:
+        return _built(encoder, path, "build_val_datasets", own=own, training=False, **settings)
     return SavableDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
@@ -102,9 +107,9 @@ def _builds(encoder: Any, name: str) -> bool:
 
 
 def _built(
-    encoder: Any, path: Source, method: str, *, training: bool, worker_config: Any, **settings: Any
+    encoder: Any, path: Source, method: str, *, own: Any, training: bool, worker_config: Any, **settings: Any
 ) -> SavableDataset:
-    """What a task encoder's own method makes of the data sets of a mix."""
+    """What a task encoder's own method makes of the data sets of a mix, or of a loader of the user's own."""
     part = settings.pop("split_part", "train" if training else "val")
     opening = {
         name: settings.pop(name)
@@ -112,7 +117,7 @@ def _built(
         if name in settings
     }
     multiplier = settings.pop("shuffle_over_epochs_multiplier", 1)
-    found = load_dataset(path).get_datasets(
+    found = (own or load_dataset(path)).get_datasets(
         training=training,
         split_part=part,
         worker_config=worker_config,

@@ -23,6 +23,7 @@ from omniloom.energon.adapters.encoders import SampleDecoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.factories import BaseCoreDatasetFactory, get_dataset_from_config
 from omniloom.energon.adapters.joined import joined_factory
+from omniloom.energon.adapters.loader_interface import DatasetLoaderInterface, own_loader
 from omniloom.energon.adapters.references import path_of_store, splits_of
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.errors import ConfigError
@@ -88,7 +89,7 @@ class TraversedDatasetReference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetLoader:
+class DatasetLoader(DatasetLoaderInterface):
     """What a path, or a dict in the form of a metadataset, names.
 
     Attributes:
@@ -194,8 +195,8 @@ class MetadatasetV2(DatasetLoader):
     """A metadataset of the second form."""
 
 
-def load_dataset(path: Source, **settings: Any) -> DatasetLoader:
-    """What a path, or a dict in the form of a metadataset, names.
+def load_dataset(path: Source, **settings: Any) -> Any:
+    """What a path, or a dict in the form of a metadataset, names: a `DatasetLoader`, or a loader of a user's own.
 
     Args:
         path: the path or the dict.
@@ -205,6 +206,9 @@ def load_dataset(path: Source, **settings: Any) -> DatasetLoader:
         text = os.fspath(path)
         if not Path(text).exists() and "://" not in text:
             raise FileNotFoundError(f"{text}: there is no such data set or metadataset")
+        own = own_loader(path, **settings)
+        if own is not None:
+            return own
         if is_metadataset(text):
             read_metadataset(text)  # what is wrong with it is told of now
             return _kind(load_yaml(EPath(path).read_bytes(), name=text))(path=path, **settings)
@@ -225,11 +229,16 @@ def traverse_metadataset(path: Source, *, split_part: str, **settings: Any) -> l
         split_part: part of its split.
         settings: as `DatasetLoader` has them.
     """
-    return load_dataset(path, **settings).traverse(split_part=split_part)
+    found: list[TraversedDatasetReference] = load_dataset(path, **settings).traverse(split_part=split_part)
+    return found
 
 
 def prepare_metadataset(path: str | os.PathLike[str]) -> None:
     """Index the joins of a metadataset."""
+    own = own_loader(path)
+    if own is not None:
+        own.prepare()
+        return
     prepare(path, trust=AS_ENERGON)
 
 
