@@ -1,4 +1,7 @@
-"""LLaVA batches of photographs, first as fast as they come, then by a training that takes a share of that rate."""
+"""LLaVA batches of photographs, first as fast as they come, then by a training that takes a share of that rate.
+
+Batches are made as far ahead as the trainer has them made (`omniloom.train.data.DataConfig.batches_ahead`).
+"""
 
 import itertools
 import time
@@ -7,11 +10,12 @@ from meter import arguments, report, throughput
 from paced import paced
 
 from omniloom import LlavaSettings, LlavaTaskEncoder, WorkerConfig, get_loader, get_train_dataset
+from omniloom.train.data import DataConfig
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
 from omniloom.vlm.image_processor import ImageProcessor, tile_tokens
 from omniloom.vlm.layouts import PadToSquare
 
-options = arguments("data", "workers", "batch_size", "percent", "warm_up_batches", "window_seconds")
+options = arguments("data", "workers", "batch_size", "micro_batches", "percent", "warm_up_batches", "window_seconds")
 encoder = LlavaTaskEncoder(
     tokenizer=ByteTokenizer(),
     template="plain",
@@ -34,26 +38,35 @@ def loader():
         max_samples_per_sequence=100,
         task_encoder=encoder,
     )
-    return get_loader(dataset)
+    ahead = DataConfig(train=options.data, num_workers=options.workers).batches_ahead(
+        micro_batches=options.micro_batches
+    )
+    return get_loader(dataset, prefetch_factor=ahead)
 
 
 def size(batch) -> int:
     return len(batch.images)
 
 
+def steps(batches):
+    """The micro-batches of a step, which a training takes together: it has to know how many tokens they teach."""
+    while True:
+        yield list(itertools.islice(batches, options.micro_batches))
+
+
 with loader() as batches:
     alone = throughput(
         iter(batches), size=size, warm_up_batches=options.warm_up_batches, window_seconds=options.window_seconds
     )
-step_seconds = options.batch_size / alone["samples_per_second"] / (options.percent / 100)
+step_seconds = options.micro_batches * options.batch_size / alone["samples_per_second"] / (options.percent / 100)
 started = time.perf_counter()
 with loader() as batches:
     figures = paced(
-        itertools.chain(iter(batches)),
-        size=size,
+        steps(iter(batches)),
+        size=lambda step: sum(map(size, step)),
         started=started,
         step_seconds=step_seconds,
-        warm_up_batches=options.warm_up_batches,
+        warm_up_batches=-(-options.warm_up_batches // options.micro_batches),
         window_seconds=2 * options.window_seconds,
     )
 report(

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed.fsdp import FSDPModule
 
 from omniloom.conversion.loading import fill_parameter, load_weights
 from omniloom.model.build import build, parameter_shapes
@@ -108,6 +109,7 @@ def one_run(
         everyone=ranks.everyone,
         pipeline=pipeline_of(model),
     )  # fmt: skip
+    kept = note_kept_gradients(model)
     train(run)
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     told: dict[str, Any] = {"steps": [(line["loss"], line["gradient_norm"], line["learned_tokens"]) for line in lines]}
@@ -118,10 +120,32 @@ def one_run(
             for index in range(number)
         ]
         told["validation"] = mean_loss(model, batches, group=ranks.data)
-    told["read"] = read
+    told["read"], told["kept"] = read, max(kept, default=0)
     told["balance"] = dict(getattr(own, "told", {}))
     told["weights"] = {name: whole(value) for name, value in model.named_parameters()}
     return told
+
+
+def note_kept_gradients(model: torch.nn.Module) -> list[int]:
+    """Numbers of gradients that this rank keeps when a forward pass begins: those of the micro-batches before."""
+    kept: list[int] = []
+    parameters = [
+        parameter
+        for module in model.modules()
+        if isinstance(module, FSDPModule)
+        for group in module._get_fsdp_state()._fsdp_param_groups  # what is whole has no public name
+        for parameter in group.fsdp_params
+    ]
+
+    def note(*_: Any) -> None:
+        whole = [each._unsharded_param.grad for each in parameters if hasattr(each, "_unsharded_param")]
+        own = [each.sharded_param.grad for each in parameters]
+        kept.append(sum(each.numel() for each in whole if each is not None))
+        kept[-1] += sum(each.to_local().numel() for each in own if each is not None)
+
+    if parameters and hasattr(model, "vision_tower"):
+        model.vision_tower.register_forward_pre_hook(note)
+    return kept
 
 
 def cost_of(batch: Any) -> float:

@@ -63,6 +63,11 @@ class ParallelConfig(DataParallelConfig):
             raise ConfigError("parallel: sequence without tensor found. Its ranks are those of tensor; give tensor.")
         if self.pipeline_chunks > 1 and self.pipeline == 1:
             raise ConfigError(f"parallel.pipeline_chunks: {self.pipeline_chunks} found for one stage; give pipeline.")
+        if self.gradients == "sharded" and self.pipeline > 1:
+            raise ConfigError(
+                "parallel.gradients: sharded found together with pipeline. Stages sum gradients once a step; leave it "
+                "out, or give more stages."
+            )
         spans = self.pipeline * self.pipeline_chunks
         if self.pipeline_layers and len(self.pipeline_layers) != spans:
             raise ConfigError(

@@ -9,12 +9,19 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 
 from omniloom.errors import ConfigError
 from omniloom.model.loss import LossSum
 from omniloom.parallel.layers import layers_of
 
 Precision = Literal["float32", "bfloat16"]
+Gradients = Literal["auto", "whole", "sharded"]
+
+WHOLE_GRADIENT_BYTES = 2_000_000_000
+"""Up to so many bytes of a rank, gradients are kept whole between micro-batches unless a recipe says otherwise."""
+
+_EACH = "sums_each_micro_batch"
 
 torch.export.register_dataclass(LossSum)  # so that FSDP finds the tensor in it, whose backward it has to wait for
 
@@ -27,11 +34,21 @@ class DataParallelConfig:
         replicas: groups of ranks that each hold the model once, cut over the ranks of the group (HSDP); 1: one group.
         precision: of parameters in computation; gradients are summed over ranks in float32 either way.
         reshard: let go of a layer's gathered parameters after its forward pass, and gather them again.
+        gradients: what a rank keeps of them between the micro-batches of a step. ``sharded``: they are summed over
+            ranks with each micro-batch, and a rank keeps its share; ``whole``: they are summed once a step, and until
+            then each rank has them all, float32; ``auto``: whole where that takes `WHOLE_GRADIENT_BYTES` at most.
     """
 
     replicas: int = 1
     precision: Precision = "float32"
     reshard: bool = True
+    gradients: Gradients = "auto"
+
+    def sums_each_micro_batch(self, *, trained_numbers: int) -> bool:
+        """Whether gradients are summed over ranks with each micro-batch, of so many trained numbers on a rank."""
+        if self.gradients == "auto":
+            return trained_numbers * torch.float32.itemsize > WHOLE_GRADIENT_BYTES
+        return self.gradients == "sharded"
 
 
 def data_mesh(ranks: int, config: DataParallelConfig, *, device: str) -> DeviceMesh:
@@ -52,6 +69,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, config: DataParallelConfig) -> nn.
 
     Gradients are summed over ranks, not averaged: `train.step` has divided by the learned tokens of all of them.
     """
+    trained = sum(_own_numbers(parameter) for parameter in model.parameters() if parameter.requires_grad)
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if config.precision == "bfloat16" else None, reduce_dtype=torch.float32
     )
@@ -64,9 +82,29 @@ def shard(model: nn.Module, mesh: DeviceMesh, config: DataParallelConfig) -> nn.
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo knows no sum that divides
+    setattr(model, _EACH, config.sums_each_micro_batch(trained_numbers=trained))
     if not any(parameter.is_meta for parameter in model.parameters()):
         gather_once(model)
     return model
+
+
+def sum_gradients_after(model: nn.Module, *, last: bool) -> None:
+    """Say what the next backward pass does with gradients: as the config had it, with the last one at the latest.
+
+    Replicas are summed over once a step either way: what waits for that is a share.
+
+    Args:
+        model: that `shard` has cut, or another, with which nothing is done.
+        last: whether it is that of the last micro-batch of a step.
+    """
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last or getattr(model, _EACH))
+        model.set_requires_all_reduce(last)
+
+
+def _own_numbers(parameter: nn.Parameter) -> int:
+    own = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+    return own.numel()
 
 
 def gather_once(model: nn.Module) -> None:

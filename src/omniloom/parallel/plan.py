@@ -16,7 +16,7 @@ from omniloom.model.loss import LossSum, sum_of_losses
 from omniloom.parallel.alone import lower_precision
 from omniloom.parallel.checkpointing import compile_layers, recompute_layers
 from omniloom.parallel.config import ParallelConfig
-from omniloom.parallel.data import gather_once, shard
+from omniloom.parallel.data import gather_once, shard, sum_gradients_after
 from omniloom.parallel.layout import Ranks, lay_out
 from omniloom.parallel.memory import Load, RankMemory, rank_memory
 from omniloom.parallel.pipeline import Pipeline
@@ -35,6 +35,7 @@ __all__ = [
     "parallelize",
     "pipeline_of",
     "rank_memory",
+    "sum_gradients_after",
 ]
 
 
@@ -103,7 +104,7 @@ def _in_stages(model: nn.Module, config: ParallelConfig, ranks: Ranks, shares: T
     }
     for stage in stages.values():
         # Gathered once a step: a stage's parameters are wanted again with the next micro-batch.
-        shard(stage, ranks.data_mesh, replace(config, reshard=False))
+        shard(stage, ranks.data_mesh, replace(config, reshard=False, gradients="whole"))
     pipeline = Pipeline(
         stages,
         spans=len(spans),

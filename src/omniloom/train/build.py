@@ -52,8 +52,10 @@ def build(recipe: Recipe) -> Run:
     )  # fmt: skip
     encoder = task_encoder(recipe.data, recipe.model, config)
     hooks = hooks_of(recipe, model, config=config, encoder=encoder, workers=workers, device=device)
-    own = get_savable_loader(training_data(recipe.data, encoder, workers)) if ranks.loads else None
     loop = _loop(recipe, data_ranks=ranks.data_ranks)
+    ahead = recipe.data.batches_ahead(micro_batches=loop.micro_batches)
+    data = training_data(recipe.data, encoder, workers)
+    own = get_savable_loader(data, prefetch_factor=ahead) if ranks.loads else None
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
     hooks.append(ToldByLoader(balanced))
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from omniloom.model.loss import LossSum
+from omniloom.parallel.plan import sum_gradients_after
 from omniloom.train.optimizer import gradient_norm, scale_gradients
 
 
@@ -102,7 +103,7 @@ def train_step(
 def _accumulate(model: nn.Module, micro_batches: Sequence[MicroBatch], *, learned: int) -> Tensor:
     total = torch.zeros((), device=next(model.parameters()).device)
     for index, micro_batch in enumerate(micro_batches):
-        _sum_over_ranks_after(model, last=index == len(micro_batches) - 1)
+        sum_gradients_after(model, last=index == len(micro_batches) - 1)
         summed = micro_batch.loss(model).total
         (summed / learned).backward()  # type: ignore[no-untyped-call]
         total += summed.detach()
@@ -124,10 +125,3 @@ def mean_loss(
     if group is not None:
         distributed.all_reduce(sums, group=group)
     return float(sums[0]) / max(1.0, float(sums[1])), int(sums[1])
-
-
-def _sum_over_ranks_after(model: nn.Module, *, last: bool) -> None:
-    """Gradients are summed over ranks once a step, with the last micro-batch."""
-    setter = getattr(model, "set_requires_gradient_sync", None)
-    if setter is not None:
-        setter(last)
