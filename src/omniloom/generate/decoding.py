@@ -15,6 +15,7 @@ import torch
 from omniloom.errors import InputError
 from omniloom.generate.features import embed_prompts
 from omniloom.generate.forward import forward_of
+from omniloom.generate.products import quick_products
 from omniloom.generate.sampling import NO_WORD, Chooser, SamplingConfig
 from omniloom.generate.stops import text_before_stop
 from omniloom.model.decoder import LanguageModel
@@ -78,8 +79,6 @@ def generate(
     documents = Documents.of_lengths(len(prompt) for prompt in prompts)
     everything = [word for prompt in prompts for word in prompt]
     device = decoder.head_weight.device
-    embedded = embed_prompts(model, everything, images=images, device=device)
-    forward = forward_of(decoder, embedded, documents, capacity_tokens=rows.capacity_tokens)
     chooser = Chooser(
         sampling,
         prompts=prompts,
@@ -88,13 +87,16 @@ def generate(
         stop_tokens=stop_tokens,
         device=device,
     )
-    words = chooser.choose(decoder.logits(forward.first()))
-    while kept := rows.add(words.tolist()):
-        if len(kept) < len(words):
-            chooser.keep(kept)
-            forward.keep(kept)
-            words = words[torch.tensor(kept, device=device)]
-        words = chooser.choose(decoder.logits(forward.next(words)))
+    with quick_products(model):
+        embedded = embed_prompts(model, everything, images=images, device=device)
+        forward = forward_of(decoder, embedded, documents, capacity_tokens=rows.capacity_tokens)
+        words = chooser.choose(decoder.logits(forward.first()))
+        while kept := rows.add(words.tolist()):
+            if len(kept) < len(words):
+                chooser.keep(kept)
+                forward.keep(kept)
+                words = words[torch.tensor(kept, device=device)]
+            words = chooser.choose(decoder.logits(forward.next(words)))
     return rows.answers()
 
 
