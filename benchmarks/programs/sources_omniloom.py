@@ -5,7 +5,6 @@ from meter import arguments, report, throughput
 from omniloom import WorkerConfig, get_loader, get_train_dataset
 
 options = arguments("data", "mode", "workers", "batch_size", "shuffle", "window_seconds")
-part = {"JSONL": "json", "plain files": "txt"}.get(options.mode, "text")
 dataset = get_train_dataset(
     options.data,
     worker_config=WorkerConfig(rank=0, world_size=1, num_workers=options.workers),
@@ -14,6 +13,9 @@ dataset = get_train_dataset(
 )
 with get_loader(dataset) as loader:
     figures = throughput(
-        iter(loader), size=lambda batch: len(batch[part]), warm_up_batches=50, window_seconds=options.window_seconds
+        iter(loader),
+        size=lambda batch: len(batch["__key__"]),
+        warm_up_batches=50,
+        window_seconds=options.window_seconds,
     )
 report(**figures)
