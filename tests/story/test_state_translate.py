@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from omniloom import energon
+from omniloom.data.loader.state import put_together
 from omniloom.errors import StateError
-from omniloom.tools.energon_state import EnergonState
+from omniloom.tools.energon_state import EnergonState, read_energon_state
 from omniloom.tools.main import run
 from omniloom.tools.state_translate import translated
 
@@ -20,6 +21,9 @@ class Encoder(energon.DefaultTaskEncoder):
     cookers = (
         energon.Cooker(lambda raw: energon.TextSample(**energon.basic_sample_keys(raw), text=raw["json"]["text"])),
     )
+
+    def token_count(self, sample):
+        return len(sample.text)
 
 
 @pytest.fixture
@@ -100,11 +104,59 @@ def test_data_sets_that_do_not_fit_are_told(mix, capsys):
     assert "states that Energon saved expected" in capsys.readouterr().err
 
 
+def write_mix(folder, **train):
+    content = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": train}}
+    (folder / "other.yaml").write_text(json.dumps(content))
+    return folder / "other.yaml"
+
+
+def go_on(path, like, *more):
+    """What both ranks give in 30 batches each, of the translated state of the run that counted epochs."""
+    out = path.parent / f"out{len(more)}"
+    command = ["state", "translate", str(GOLDEN / "epochs.pt"), "--like", str(like), "--output", str(out), *more]
+    assert run(command) == 0
+    return texts(out, path, 30)
+
+
+def test_a_mix_that_counts_epochs_begins_with_one_of_its_own(mix, capsys):
+    parts = [{"path": "a.jsonl", "repetitions": 2.5}, {"path": "b.jsonl", "repetitions": 1}]
+    path = write_mix(mix, blend_epochized=parts)
+    found = go_on(path, fresh(mix / "fresh", path))
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "a.jsonl: 213 of 40 rows read; epoch 2 of the mix begins, 13 rows come again"
+    assert said[1] == "b.jsonl: 63 of 24 rows read; epoch 2 of the mix begins, 15 rows come again"
+    # an omniloom run after two epochs, 2 x 124 rows: 62 of each of 4 lanes, 31 batches of each, 62 of each of 2 ranks
+    expected = []
+    for rank in range(2):
+        batches = [batch.text for _, batch in zip(range(92), loader(path, rank), strict=False)]
+        expected += [text for batch in batches[62:] for text in batch]
+    assert found == expected
+    once = [loader(path, rank, repeat=False).state() for rank in range(2)]
+    state, _ = translated([read_energon_state(GOLDEN / "epochs.pt")], put_together(once, where="here"))
+    assert (state.lap, state.in_pass) == (2, False)  # a loop over a data set that ends begins its third pass
+    capsys.readouterr()
+    later = go_on(path, mix / "fresh", "--skip")
+    assert "epoch 3 of the mix begins, 87 rows are left out" in capsys.readouterr().out
+    assert later != found
+
+
+def test_a_mix_whose_weights_change_goes_on_in_its_schedule(mix, capsys):
+    weight = {"steps": {0: 1, 200: 0}}  # after 200 samples, none of b comes
+    path = write_mix(mix, blend=[{"path": "a.jsonl", "weight": 1}, {"path": "b.jsonl", "weight": weight}])
+    assert {text[0] for text in go_on(path, fresh(mix / "fresh", path))} == {"a"}
+    assert "b.jsonl: 63 of 24 rows read; epoch 2 begins, 15 rows come again" in capsys.readouterr().out
+    content = json.loads(path.read_text())
+    content["splits"]["train"]["schedule_in"] = "tokens"
+    path.write_text(json.dumps(content))
+    like = fresh(mix / "tokens", path)
+    command = ["state", "translate", str(GOLDEN / "epochs.pt"), "--like", str(like), "--output", str(mix / "none")]
+    assert run(command) == 1
+    assert "a schedule over tokens, of which Energon's states say nothing" in capsys.readouterr().err
+
+
 def test_runs_without_borders_are_refused(mix):
     old = [EnergonState(({"next_worker_id": 0, "micro_batch_size": 2, "workers": []},))]
     begun = loader(mix / "a.jsonl")
     next(iter(begun))
     with pytest.raises(StateError, match="has given batches already"):
         translated(old, begun.state())
-    with pytest.raises(StateError, match="counts epochs of the mix"):
-        translated(old, loader(mix / "a.jsonl", repeat=False).state())

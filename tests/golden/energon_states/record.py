@@ -67,3 +67,20 @@ with tempfile.TemporaryDirectory() as folder:
     for _ in zip(range(90), loader):  # noqa: B905
         pass
     torch.save(loader.save_state_rank(), HERE / "blend.pt")
+
+    # A mix that counts epochs, 2.5 times the 40 rows and once the 24: an epoch of it is 124 rows; 140 batches of 2.
+    mix = {"blend_epochized": [{"path": "a.jsonl", "repetitions": 2.5}, {"path": "b.jsonl", "repetitions": 1}]}
+    content = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": mix}}
+    Path(folder, "epochs.yaml").write_text(json.dumps(content))
+    dataset = get_train_dataset(
+        Path(folder, "epochs.yaml"),
+        batch_size=2,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=2),
+        task_encoder=Encoder(),
+    )
+    loader = get_savable_loader(dataset, checkpoint_every_sec=0)
+    for _ in zip(range(140), loader):  # noqa: B905
+        pass
+    torch.save(loader.save_state_rank(), HERE / "epochs.pt")
