@@ -136,7 +136,7 @@ def test_a_blend_by_weights_of_tokens_is_read_ahead_within_its_block(proxy: Faul
     assert seen(islice(far, 100)) == seen(islice(mixed(local), 100))
     store = next(iter(far.stats()["datasets"].values()))["store"]
     assert store["rows_ahead"] >= 400
-    assert store["long_ranges"] < 100
+    assert store["long_ranges"] < 300  # of few rows a block, those with gaps of 16 KiB at most
 
 
 def test_a_shard_that_is_replaced_while_it_is_read_is_told(proxy: FaultProxy) -> None:
@@ -168,7 +168,8 @@ def test_secrets_of_a_url_are_in_no_state_statistics_or_log(
     caplog.set_level(logging.DEBUG, logger="omniloom")
     secret = "planted-in-the-url"
     path = f"{root_of(proxy)}?secret_access_key={secret}&session_token={secret}"
-    data = ol.get_train_dataset(path, worker_config=config(num_workers=1), batch_size=4)
+    settings = config(num_workers=1, read_ahead_bytes=200_000)  # not all rows at once
+    data = ol.get_train_dataset(path, worker_config=settings, batch_size=4)
     far = ol.get_savable_loader(data)
     batches = list(islice(far, 3))
     proxy.plan(".tar", *[Fault(status=403)] * 500)

@@ -1,7 +1,9 @@
 """Bytes that are on their way or here already, before anybody asks for them: what a read-ahead fills.
 
-A reader of a store takes what it needs by its exact range and finds it here, or asks the store itself. So a read-ahead
-can only make reads quicker: what is read, and in which order, does not depend on it.
+Rows that are coming say which ranges they will read (`want`). When one of them is asked for, it is fetched together
+with its neighbours that are wanted, too, whoever wants them: all lanes of a process share one spool. A reader of a
+store takes what it needs by its exact range and finds it here, or asks the store itself. So a read-ahead can only make
+reads quicker: what is read, and in which order, does not depend on it.
 """
 
 from __future__ import annotations
@@ -10,32 +12,47 @@ import heapq
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
 
+from omniloom.storage.counts import COUNTS
 from omniloom.storage.open import open_store
 from omniloom.storage.store import Range
 
 CONNECTIONS = 16
 """Long ranges that a process fetches at a time."""
 
+LONG_RANGE_BYTES = 8 << 20
+"""The longest range that is fetched at once."""
+
+GAP_SHARE = 1 / 4
+"""Bytes of a long range that nobody wants, at most, as a share of those that are wanted."""
+
+GAP_BYTES = 16 << 10
+"""The same where that is less: a request costs more than so many bytes."""
+
 _Place = tuple[str, int, int]
 
 
-class _Run:
-    """A long range on its way; its rows are cut out when it has come."""
+class _Entry:
+    """A range that rows want: not asked for yet, on its way, or here."""
 
-    __slots__ = ("future",)
+    __slots__ = ("coming", "data", "group", "wanted")
 
-    def __init__(self, future: Future[None]) -> None:
-        self.future = future
+    def __init__(self, group: int) -> None:
+        self.group = group  # while it is not asked for
+        self.wanted = 0  # rows that have not let go of it
+        self.coming: Future[None] | None = None
+        self.data: bytes | None = None
 
 
-_Task = tuple[_Run, str, int, int, tuple[Range, ...]]
+_Task = tuple[Future[None], str, int, int, list[Range]]
 
 
 class Spool:
-    """Ranges of objects, fetched ahead. Each may be taken as often as it was fetched, by any thread.
+    """Ranges of objects, fetched ahead. A range is here once, however many rows want it, until the last lets go.
 
     Attributes:
         held_bytes: bytes that are here or on their way.
@@ -50,69 +67,140 @@ class Spool:
         self.held_bytes = 0
         self.peak_bytes = 0
         self._lock = threading.Lock()
-        self._entries: dict[_Place, list[_Run | bytes]] = {}
+        self._entries: dict[_Place, _Entry] = {}
+        self._unasked: dict[tuple[str, int], list[Range]] = {}  # by object and group, sorted
+        self._abandoned: deque[_Place] = deque()
         self._waiting: list[tuple[int, int, _Task]] = []
         self._serial = itertools.count()
         self._more = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
 
-    def fetch(self, url: str, start: int, stop: int, ranges: Sequence[Range], *, turn: int = 0) -> None:
-        """Fetch a long range in the background and keep the ranges in it.
+    def want(self, places: Iterable[tuple[_Place, int]]) -> None:
+        """Say that ranges will be read; each has to be let go of as often (see `let_go`).
 
         Args:
-            url: the object.
-            start: first byte of the long range.
-            stop: byte after its last one.
-            ranges: the ranges that will be taken; what lies between them is forgotten.
+            places: ranges and their groups. Those of a group are wanted at about the same time, and are fetched
+                together; a lower one is wanted sooner.
+        """
+        with self._lock:
+            self._drop_abandoned()
+            for place, group in places:
+                entry = self._entries.get(place)
+                if entry is None:
+                    entry = self._entries[place] = _Entry(group)
+                    insort(self._unasked.setdefault((place[0], group), []), place[1:])
+                elif group < entry.group and entry.coming is None:
+                    self._take_out(place, entry.group)
+                    entry.group = group
+                    insort(self._unasked.setdefault((place[0], group), []), place[1:])
+                entry.wanted += 1
+
+    def ask_for(self, place: _Place, *, longest_bytes: int = LONG_RANGE_BYTES, turn: int = 0) -> None:
+        """Fetch a range that is wanted, in the background, with its wanted neighbours, unless it was asked for before.
+
+        Args:
+            place: URL, first byte, and the byte after the last one.
+            longest_bytes: what the long range does not grow beyond.
             turn: what waits with a lower number is fetched first.
         """
-        size_bytes = sum(last - first for first, last in ranges)
+        entry = self._entries.get(place)
+        if entry is not None and entry.coming is not None:
+            return  # as with most: a neighbour was asked for
         with self._lock:
-            done: Future[None] = Future()
-            run = _Run(done)
+            entry = self._entries.get(place)
+            if entry is None or entry.coming is not None:
+                return
+            url = place[0]
+            start, stop, ranges = self._cut_out((url, entry.group), place[1:], longest_bytes)
+            coming: Future[None] = Future()
             for first, last in ranges:
-                self._entries.setdefault((url, first, last), []).append(run)
-            self.held_bytes += size_bytes
+                self._entries[url, first, last].coming = coming
+                self.held_bytes += last - first
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
-            heapq.heappush(self._waiting, (turn, next(self._serial), (run, url, start, stop, tuple(ranges))))
+            heapq.heappush(self._waiting, (turn, next(self._serial), (coming, url, start, stop, ranges)))
             if len(self._threads) < CONNECTIONS:
                 thread = threading.Thread(target=self._work, name="omniloom-ahead", daemon=True)
                 self._threads.append(thread)
                 thread.start()
             self._more.notify()
+        COUNTS.add("long_ranges", 1)
+        COUNTS.add("long_range_bytes", stop - start)
 
     def take(self, url: str, start: int, stop: int) -> bytes | None:
-        """A range that was fetched, waited for if it is on its way; ``None`` where nobody fetched it.
+        """A range that is wanted, waited for where it is not here yet; ``None`` where nobody wants it.
 
         Raises:
             StorageError: it could not be had.
         """
-        place = (url, start, stop)
-        if place not in self._entries:
-            return None
-        with self._lock:
-            waiting = self._entries.get(place)
-            found = waiting[0] if waiting else None
-        if found is None:
-            return None
-        if isinstance(found, _Run):
-            found.future.result()
-        return self._pop(place)
+        entry = self._entries.get((url, start, stop))
+        if entry is None or entry.data is not None:
+            return None if entry is None else entry.data
+        if entry.coming is None:
+            self.ask_for((url, start, stop))
+        if entry.coming is not None:
+            entry.coming.result()
+        return entry.data
 
-    def drop(self, url: str, start: int, stop: int) -> None:
-        """Forget a range that nobody will take, if it is there."""
-        self._pop((url, start, stop))
-
-    def _pop(self, place: _Place) -> bytes | None:
+    def let_go(self, places: Iterable[_Place]) -> None:
+        """Say that a row which wanted these ranges is done with them, or will not be read."""
         with self._lock:
-            waiting = self._entries.get(place)
-            if not waiting:
-                return None
-            found = waiting.pop(0)
-            if not waiting:
-                del self._entries[place]
+            for place in places:
+                self._drop(place)
+
+    def abandon(self, places: Iterable[_Place]) -> None:
+        """The same for finalizers, which may run anywhere, even while this thread holds the lock."""
+        self._abandoned.extend(places)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop_abandoned()
+            finally:
+                self._lock.release()
+
+    def _drop_abandoned(self) -> None:
+        while self._abandoned:
+            self._drop(self._abandoned.popleft())
+
+    def _drop(self, place: _Place) -> None:
+        entry = self._entries.get(place)
+        if entry is None:
+            return
+        entry.wanted -= 1
+        if entry.wanted:
+            return
+        del self._entries[place]
+        if entry.coming is not None:
             self.held_bytes -= place[2] - place[1]
-        return found if isinstance(found, bytes) else None
+        else:
+            self._take_out(place, entry.group)
+
+    def _take_out(self, place: _Place, group: int) -> None:
+        unasked = self._unasked[place[0], group]
+        del unasked[bisect_left(unasked, place[1:])]
+        if not unasked:
+            del self._unasked[place[0], group]
+
+    def _cut_out(self, group: tuple[str, int], place: Range, longest_bytes: int) -> tuple[int, int, list[Range]]:
+        """A long range around a wanted one, and the wanted ones in it, which are unasked for no more."""
+        unasked = self._unasked[group]
+        first = bisect_left(unasked, place)
+        last = first + 1
+        (start, stop), spare = place, 0
+        wanted = stop - start
+        for ranges, step in ((range(last, len(unasked)), 1), (range(first - 1, -1, -1), -1)):
+            for at in ranges:
+                begin, end = unasked[at]
+                gap = max(0, begin - stop if step > 0 else start - end)
+                longer = max(stop, end) - min(start, begin)
+                added = longer - (stop - start) - gap
+                if longer > longest_bytes or spare + gap > max(GAP_BYTES, (wanted + added) * GAP_SHARE):
+                    break
+                start, stop, spare, wanted = min(start, begin), max(stop, end), spare + gap, wanted + added
+                first, last = min(first, at), max(last, at + 1)
+        members = unasked[first:last]
+        del unasked[first:last]
+        if not unasked:
+            del self._unasked[group]
+        return start, stop, members
 
     def _work(self) -> None:
         while True:
@@ -122,20 +210,18 @@ class Spool:
                 _, _, task = heapq.heappop(self._waiting)
             self._bring(*task)
 
-    def _bring(self, run: _Run, url: str, start: int, stop: int, ranges: tuple[Range, ...]) -> None:
+    def _bring(self, coming: Future[None], url: str, start: int, stop: int, ranges: list[Range]) -> None:
         try:
-            if all((url, first, last) not in self._entries for first, last in ranges):
-                run.future.set_result(None)  # dropped before its turn came
-                return
-            data = open_store(url).read(url, start, stop)
-            with self._lock:
+            if any((url, first, last) in self._entries for first, last in ranges):  # else dropped before its turn
+                data = open_store(url).read(url, start, stop)
                 for first, last in ranges:
-                    waiting = self._entries.get((url, first, last), [])
-                    if run in waiting:  # a copy of each row, so that the rows are given up one by one
-                        waiting[waiting.index(run)] = data[first - start : last - start]
-            run.future.set_result(None)
+                    entry = self._entries.get((url, first, last))
+                    if entry is not None and entry.coming is coming:
+                        # A copy of each, so that they are given up one by one.
+                        entry.data = data[first - start : last - start]
+            coming.set_result(None)
         except Exception as error:
-            run.future.set_exception(error)
+            coming.set_exception(error)
 
 
 SPOOL = Spool()

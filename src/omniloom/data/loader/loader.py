@@ -71,7 +71,7 @@ class Loader:
             watchdog_seconds=watchdog_timeout_seconds,
             watchdog_initial_seconds=watchdog_initial_timeout_seconds,
             fail_on_timeout=fail_on_timeout,
-            keep_lanes=dataset.holds_back,
+            keep_lanes=dataset.holds_back or make_of(dataset.pipeline).reads_far,
         )
         if dataset.equal_steps and (dataset.plan.endless or not dataset.one_to_one):
             raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")

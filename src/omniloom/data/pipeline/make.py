@@ -89,6 +89,11 @@ class Make:
         raise IndexError(f"row {key.row} of {leaf.name!r} gives no part {key.part}")
 
     @property
+    def reads_far(self) -> bool:
+        """Whether rows are fetched ahead from stores, so that a lane that moves leaves bytes behind."""
+        return any(getattr(leaf, "far_rows", None) is not None for leaf in self.leaves)
+
+    @property
     def gives_many(self) -> bool:
         """Whether one row may give several samples."""
         return inspect.isgeneratorfunction(self.encode)
