@@ -153,17 +153,17 @@ class Llava(nn.Module):
 
     def image_features(self, images: Sequence[Tensor]) -> Float[Tensor, "features dim"]:
         """What the language model gets of images: one row a placeholder, in order."""
-        return torch.cat([self._features_of_one_size(group).flatten(0, 1) for group in images])
+        return torch.cat([self.projector.map(self.seen(group)).flatten(0, 1) for group in images])
 
-    def _features_of_one_size(self, tiles: Float[Tensor, "tiles 3 height width"]) -> Float[Tensor, "tiles tokens dim"]:
+    def seen(self, tiles: Float[Tensor, "tiles 3 height width"]) -> Float[Tensor, "tiles tokens features"]:
+        """What the projector's maps are given of tiles of one size: it changes only where the tower learns."""
         config = self.config
         rows, columns = config.vision.grid(tiles.shape[-2], tiles.shape[-1])
         config.projector.tokens(rows, columns)
         features = self.vision_tower(tiles, feature_layers=config.feature_layers, norm_features=config.norm_features)
         if not config.keep_class_token:
             features = features[:, config.vision.prefix_tokens :]
-        projected: Tensor = self.projector(features, rows=rows, columns=columns)
-        return projected
+        return self.projector.reduce(features, rows=rows, columns=columns)
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
         reduces = self.config.projector.reduction != "none"

@@ -32,9 +32,18 @@ class Projector(nn.Module):
         self, features: Float[Tensor, "images tokens features"], *, rows: int, columns: int
     ) -> Float[Tensor, "images fewer dim"]:
         """Token embeddings; `rows` x `columns` is the grid of the features, used by reductions only."""
+        return self.map(self.reduce(features, rows=rows, columns=columns))
+
+    def reduce(
+        self, features: Float[Tensor, "images tokens features"], *, rows: int, columns: int
+    ) -> Float[Tensor, "images fewer reduced"]:
+        """What the maps are given: fewer features, in which nothing is learned."""
+        return REDUCTIONS[self.config.reduction](features, (rows, columns), self.config.factor)
+
+    def map(self, reduced: Float[Tensor, "images fewer reduced"]) -> Float[Tensor, "images fewer dim"]:
+        """Token embeddings of features that `reduce` gave."""
         first, *others = self.map_names
-        outputs: Tensor = self.norm(REDUCTIONS[self.config.reduction](features, (rows, columns), self.config.factor))
-        outputs = self.get_submodule(first)(outputs)
+        outputs: Tensor = self.get_submodule(first)(self.norm(reduced))
         for name in others:
             outputs = self.get_submodule(name)(self.activation(outputs))
         return outputs

@@ -23,6 +23,7 @@ from omniloom.train.checkpoint import Checkpoints
 from omniloom.train.data import task_encoder, training_data
 from omniloom.train.filling import fill_model
 from omniloom.train.hooks import HookedLoader, after_each_step
+from omniloom.train.kept_features import KeptFeatures
 from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import model_config
@@ -58,6 +59,8 @@ def build(recipe: Recipe) -> Run:
     own = get_savable_loader(data, prefetch_factor=ahead) if ranks.loads else None
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
     hooks.append(ToldByLoader(balanced))
+    if recipe.features is not None:
+        hooks.append(KeptFeatures(model, Path(recipe.features)))
 
     folder = Path(recipe.folder)
     if not distributed.is_initialized() or distributed.get_rank() == 0:

@@ -38,6 +38,8 @@ class Recipe:
         seed: of the order of data and of fresh weights.
         model, data, parts, loop, optimizer, schedule, parallel, checkpoint, log: see their classes.
         evaluation, profile, hang: what looks on meanwhile.
+        features: folder where the features that a tower gives are kept, which is not trained; ``None``: nowhere, and
+            each step sees its images anew. See `omniloom.train.kept_features`.
         note: for people.
     """
 
@@ -55,6 +57,7 @@ class Recipe:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     profile: ProfileConfig = field(default_factory=ProfileConfig)
     hang: HangConfig = field(default_factory=HangConfig)
+    features: str | None = None
     seed: int = 0
     note: str = ""
 
@@ -102,7 +105,7 @@ def _in_workspace(recipe: Recipe, workspace: Path) -> Recipe:
         return None if path is None else str(workspace / path)
 
     model = replace(recipe.model, folder=within(recipe.model.folder), start=within(recipe.model.start))
-    return replace(recipe, folder=str(workspace / recipe.folder), model=model)
+    return replace(recipe, folder=str(workspace / recipe.folder), model=model, features=within(recipe.features))
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
