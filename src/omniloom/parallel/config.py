@@ -12,6 +12,7 @@ from omniloom.parallel.data import DataParallelConfig
 
 ContextForm = Literal["ulysses", "gather"]
 TowerForm = Literal["whole", "dealt"]
+TowerWeights = Literal["sharded", "replicated"]
 Balance = Literal["none", "steps", "ranks"]
 
 
@@ -29,6 +30,8 @@ class ParallelConfig(DataParallelConfig):
         pipeline_chunks: spans of layers of each stage; above 1 the schedule is interleaved.
         pipeline_layers: layers of each span, in order; empty: as equal as can be.
         tower: ``dealt``: tiles are dealt over the ranks of ``tensor`` and ``context``; ``whole``: each computes all.
+        tower_weights: ``sharded``: the tower's weights are cut over all ranks of a stage, or of each replica of it, and
+            gathered layer by layer; ``replicated``: each rank has them all, and what is learned of them twice more.
         pad_tokens: tokens of a batch are filled up to a multiple of this, beyond what the axes need; 16 for FP8.
         balance: what is done for ranks to have equal work: ``steps``: each orders its micro-batches by cost, so that
             those that come together are alike; ``ranks``: whole packs are exchanged as well; ``none``.
@@ -45,6 +48,7 @@ class ParallelConfig(DataParallelConfig):
     pipeline_chunks: int = 1
     pipeline_layers: tuple[int, ...] = ()
     tower: TowerForm = "whole"
+    tower_weights: TowerWeights = "sharded"
     pad_tokens: int = 1
     balance: Balance = "steps"
     recompute: Mapping[str, int] = field(default_factory=dict)

@@ -1,56 +1,84 @@
-"""How much memory a rank needs, before there is one: parameters counted by the tables they are cut by, activations by
-running one layer of each kind on the meta device and adding up what it keeps for its gradients.
+"""How much memory a rank needs, before there is one: parameters counted by the tables they are cut by, activations as
+`omniloom.parallel.kept` finds them, part by part of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 
-import torch
 from torch import Tensor, nn
 
 from omniloom.errors import ConfigError
-from omniloom.model.attention import AttendPacked
-from omniloom.model.config import DecoderConfig, LlavaConfig, VisionConfig
-from omniloom.model.decoder import DecoderLayer
-from omniloom.model.documents import Documents
 from omniloom.model.llava import Llava
 from omniloom.model.loss import DEFAULT_CHUNK_TOKENS
-from omniloom.model.rope import rope_table
-from omniloom.model.vision import VisionLayer
 from omniloom.parallel.config import ParallelConfig
+from omniloom.parallel.kept import HALF_BYTES, Learned, by_decoder_layer, by_projector, by_vision_layer, share
 from omniloom.parallel.stages import spans_of_layers
 from omniloom.parallel.tensor import axis_of, cut_of
 
-_FLOAT32_BYTES, _HALF_BYTES = 4, 2
+_FLOAT32_BYTES = 4
 _ADAM_STATES = 2
-_GATHERED_LAYERS = 2  # the one at work, and the next one, which is fetched meanwhile
+_LAYERS_AT_WORK = (
+    2  # one, and the next one, which is fetched meanwhile; or the one before, whose gradients are on their way
+)
+_TOWER, _PROJECTOR, _LANGUAGE = "vision_tower", "projector", "language_model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankMemory:
-    """Bytes of one rank at their highest, part by part. What a kernel needs for itself is not counted.
+class PartMemory:
+    """Bytes of one part of the model on one rank at their highest. What a kernel needs for itself is not counted.
 
     Attributes:
-        weights, gradients, optimizer: what the rank holds of them, float32.
+        weights, gradients, optimizer: what the rank holds of them, float32; also what of gradients is whole meanwhile.
         gathered: parameters put together for computation.
         activations: what layers keep for their gradients, of all micro-batches that are on their way.
         loss: one chunk of scores, and the gradient of the head.
     """
 
-    weights: int
-    gradients: int
-    optimizer: int
-    gathered: int
-    activations: int
-    loss: int
+    weights: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    gathered: int = 0
+    activations: int = 0
+    loss: int = 0
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.gathered + self.activations + self.loss
+        return sum(getattr(self, kind) for kind in KINDS)
+
+
+KINDS = tuple(field.name for field in fields(PartMemory))
+"""What memory is for, in the order in which it is told."""
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes of one rank at their highest.
+
+    Attributes:
+        parts: by name of a part of the model; those that the rank has nothing of are left out.
+    """
+
+    parts: Mapping[str, PartMemory]
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(part.total for part in self.parts.values())
+
+    def of(self, kind: str) -> int:
+        """That of one of `KINDS`, of all parts."""
+        return sum(getattr(part, kind) for part in self.parts.values())
+
+    @property
+    def greatest(self) -> tuple[str, str]:
+        """The part and the kind that take most."""
+        return max(((part, kind) for part in self.parts for kind in KINDS), key=lambda each: self._bytes(*each))
+
+    def _bytes(self, part: str, kind: str) -> int:
+        return int(getattr(self.parts[part], kind))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,164 +113,181 @@ def rank_memory(model: nn.Module, config: ParallelConfig, load: Load, *, ranks: 
         raise ConfigError(f"parallel: {type(model).__name__} found; a LLaVA expected.")
     if ranks % (config.ranks_of_a_replica * config.replicas):
         raise ConfigError(f"parallel: {config.ranks_of_a_replica * config.replicas} does not divide {ranks} ranks.")
-    shards = ranks // config.pipeline // config.tensor // config.replicas
-    own = _Own(model, config, stage)
-    weights = sum(own.of_matrices(name, parameter) for name, parameter in own.parameters())
-    trained = sum(own.of_matrices(name, each) for name, each in own.parameters() if each.requires_grad)
-    whole_by_unit = own.by_unit()
-    width = _HALF_BYTES if config.precision == "bfloat16" else _FLOAT32_BYTES
-    stays = config.pipeline > 1 or not config.reshard
-    layers = sorted(value for unit, value in whole_by_unit.items() if unit)
-    gathered = sum(layers if stays else layers[-_GATHERED_LAYERS:]) + whole_by_unit.get("", 0)
-    return RankMemory(
-        weights=_share(weights, shards) * _FLOAT32_BYTES,
-        # They are cut over ranks with the last micro-batch of a step; before it, sums are whole.
-        gradients=(trained if load.micro_batches > 1 else _share(trained, shards)) * _FLOAT32_BYTES,
-        optimizer=_share(trained, shards) * _FLOAT32_BYTES * _ADAM_STATES,
-        gathered=gathered * width if shards > 1 or width != _FLOAT32_BYTES else 0,
-        activations=own.activations(load) * width // _HALF_BYTES,
-        loss=own.loss(load, width),
-    )
+    own = _Own(model, config, load, stage=stage, ranks=ranks)
+    return RankMemory({part: own.of_part(part) for part in own.parts})
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers of parameters that are gathered together, before they are sharded.
+
+    Attributes:
+        every: all of them.
+        trained: of these.
+    """
+
+    every: int = 0
+    trained: int = 0
+
+    def __add__(self, other: _Numbers) -> _Numbers:
+        return _Numbers(self.every + other.every, self.trained + other.trained)
 
 
 class _Own:
-    """What one stage has of a model."""
+    """What one rank of a stage has of a model."""
 
-    def __init__(self, model: Llava, config: ParallelConfig, stage: int) -> None:
-        self._model, self._config, self._stage = model, config, stage
-        language: DecoderConfig = model.config.language
-        self._language = language
-        spans = spans_of_layers(language.num_layers, config)
-        self.layers = [layer for span in spans[stage :: config.pipeline] for layer in span]
-        self.first, self.last = stage == 0, stage == config.pipeline - 1
+    def __init__(self, model: Llava, config: ParallelConfig, load: Load, *, stage: int, ranks: int) -> None:
+        self._model, self._config, self._load, self._stage = model, config, load, stage
+        self._language = model.config.language
+        self._width = HALF_BYTES if config.precision == "bfloat16" else _FLOAT32_BYTES
+        self._ranks = ranks // config.pipeline
+        spans = spans_of_layers(self._language.num_layers, config)
+        self._layers = [layer for span in spans[stage :: config.pipeline] for layer in span]
+        self._first, self._last = stage == 0, stage == config.pipeline - 1
+        self._units = self._numbers_by_unit()
+        self.parts = list(dict.fromkeys(part for part, _ in self._units))
 
-    def parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """The parameters of this stage under their names."""
-        return [(name, each) for name, each in self._model.named_parameters() if self._has(name)]
+    def of_part(self, part: str) -> PartMemory:
+        """What a part takes."""
+        numbers = sum((each for (name, _), each in self._units.items() if name == part), _Numbers())
+        shards = self._shards(part)
+        return PartMemory(
+            weights=share(numbers.every, shards) * _FLOAT32_BYTES,
+            gradients=self._gradients(part, numbers, shards),
+            optimizer=share(numbers.trained, shards) * _FLOAT32_BYTES * _ADAM_STATES,
+            gathered=self._gathered(part, shards),
+            activations=self._activations(part) * self._width // HALF_BYTES,
+            loss=self._loss() if part == _LANGUAGE else 0,
+        )
 
-    def of_matrices(self, name: str, parameter: Tensor) -> int:
+    def _shards(self, part: str) -> int:
+        """Ranks that a part's parameters are cut over, beside those that its matrices are cut over."""
+        shards = self._ranks // self._config.tensor // self._config.replicas
+        if part != _TOWER:
+            return shards
+        return 1 if self._config.tower_weights == "replicated" else shards * self._config.tensor
+
+    def _gradients(self, part: str, numbers: _Numbers, shards: int) -> int:
+        """What is added up from micro-batch to micro-batch, and what is whole on its way to other ranks."""
+        config = self._config
+        trained = sum(each.trained for each in self._units.values())
+        each_time = config.sums_each_micro_batch(trained_numbers=trained) and config.pipeline == 1
+        if self._load.micro_batches > 1 and not each_time:
+            return numbers.trained * _FLOAT32_BYTES
+        kept = share(numbers.trained, shards) * _FLOAT32_BYTES
+        if self._ranks == config.tensor:
+            return kept
+        # As they come, in the precision of computation, and as they go, in float32.
+        whole = sum(each.trained for each in self._at_work(part))
+        return kept + whole * (self._width + _FLOAT32_BYTES)
+
+    def _gathered(self, part: str, shards: int) -> int:
+        if shards == 1 and self._width == _FLOAT32_BYTES:
+            return 0
+        return sum(each.every for each in self._at_work(part)) * self._width
+
+    def _at_work(self, part: str) -> Iterator[_Numbers]:
+        """What is whole at the same time: a few layers, all of them where they stay so, and what is in none."""
+        layers = [(owner, each) for (owner, unit), each in self._units.items() if unit]
+        layers.sort(key=lambda layer: layer[1].every, reverse=True)
+        stays = self._config.pipeline > 1 or not self._config.reshard
+        whole = layers if stays else layers[:_LAYERS_AT_WORK]
+        yield from (each for owner, each in whole if owner == part)
+        yield self._units.get((part, ""), _Numbers())
+
+    def _numbers_by_unit(self) -> dict[tuple[str, str], _Numbers]:
+        """Of what is gathered together: each layer of a part, and all else of it under an empty name."""
+        found: dict[tuple[str, str], _Numbers] = {}
+        for name, parameter in self._model.named_parameters():
+            if self._has(name):
+                words = name.split(".")
+                unit = words[0], ".".join(words[: words.index("layers") + 2]) if "layers" in words else ""
+                numbers = self._of_matrices(name, parameter)
+                more = _Numbers(numbers, numbers if parameter.requires_grad else 0)
+                found[unit] = found.get(unit, _Numbers()) + more
+        return found
+
+    def _of_matrices(self, name: str, parameter: Tensor) -> int:
         """Numbers of a parameter on a rank of ``tensor``, before it is sharded further."""
         part, _, rest = name.partition(".")
         module, _, last = rest.rpartition(".")
-        whole = axis_of(last, cut_of(module) if part == "language_model" else None) is None
-        return parameter.numel() if whole else _share(parameter.numel(), self._config.tensor)
-
-    def by_unit(self) -> dict[str, int]:
-        """Numbers of what is gathered together: each layer, and all else under an empty name."""
-        found: dict[str, int] = {}
-        for name, parameter in self.parameters():
-            words = name.split(".")
-            unit = ".".join(words[: words.index("layers") + 2]) if "layers" in words else ""
-            found[unit] = found.get(unit, 0) + self.of_matrices(name, parameter)
-        return found
-
-    def activations(self, load: Load) -> int:
-        """Bytes in half precision."""
-        tokens = _share(load.tokens, self._config.context)
-        rows = _share(tokens, self._config.tensor if self._config.sequence else 1)
-        every = self._config.recompute.get("language_model", 0)
-        stream = rows * self._language.dim * _HALF_BYTES
-        learns_below = any(each.requires_grad for _, each in self.parameters()) or not self.first
-        of_layer = _kept_by_decoder_layer(self._language, self._config.tensor, tokens) if learns_below else 0
-        # The stream before attention and before the MLP: each rank keeps its own rows.
-        of_layer -= 2 * (tokens - rows) * self._language.dim * _HALF_BYTES if of_layer else 0
-        again = len(self.layers[::every]) if every else 0
-        kept = (len(self.layers) - again) * of_layer + again * stream
-        kept = int(kept * self._on_their_way(load.micro_batches))
-        return kept + (of_layer if again else 0) + (self._of_tower(load) if self.first else 0)
-
-    def loss(self, load: Load, width: int) -> int:
-        """Scores in float32 with their gradient, and a float32 gradient of the head where it is trained."""
-        if not self.last:
-            return 0
-        words = _share(self._language.vocab_size, self._config.tensor)
-        chunk = min(DEFAULT_CHUNK_TOKENS, load.tokens) * words * (2 * _FLOAT32_BYTES + width)
-        head = self._model.language_model.head_weight
-        return chunk + (words * self._language.dim * _FLOAT32_BYTES if head.requires_grad else 0)
+        whole = axis_of(last, cut_of(module) if part == _LANGUAGE else None) is None
+        return parameter.numel() if whole else share(parameter.numel(), self._config.tensor)
 
     def _has(self, name: str) -> bool:
         words = name.split(".")
-        if words[0] != "language_model":
-            return self.first
+        if words[0] != _LANGUAGE:
+            return self._first
         if words[1] == "layers":
-            return int(words[2]) in self.layers
+            return int(words[2]) in self._layers
         if words[1] == "embed_tokens":
-            return self.first or (self.last and self._language.tied_head)
-        return self.last
+            return self._first or (self._last and self._language.tied_head)
+        return self._last
 
-    def _on_their_way(self, micro_batches: int) -> float:
+    def _activations(self, part: str) -> int:
+        """Bytes in half precision."""
+        if part == _LANGUAGE:
+            return self._of_language()
+        tiles = self._load.tiles
+        if self._config.tower == "dealt":
+            tiles = share(tiles, self._config.tensor * self._config.context)
+        if part == _PROJECTOR:
+            return int(by_projector(self._model, tiles=tiles) * self._on_their_way())
+        return self._of_tower(tiles)
+
+    def _of_language(self) -> int:
+        config, language = self._config, self._language
+        tokens = share(self._load.tokens, config.context)
+        rows = share(tokens, config.tensor if config.sequence else 1)
+        # The stream before attention and before the MLP: each rank keeps its own rows.
+        of_others = 2 * (tokens - rows) * language.dim * HALF_BYTES
+        layers = [self._model.language_model.get_submodule(f"layers.{number}") for number in self._layers]
+        before = (_TOWER, _PROJECTOR, f"{_LANGUAGE}.embed_tokens")
+        flows = not self._first or self._learns(before)
+        found = []
+        for layer in layers:
+            learned = Learned.of(layer, flows=flows)
+            kept = by_decoder_layer(language, learned, ranks=config.tensor, tokens=tokens)
+            found.append(max(0, kept - of_others))
+            flows = learned.keeps
+        return self._with_recomputed(found, rows * language.dim * HALF_BYTES, part=_LANGUAGE)
+
+    def _of_tower(self, tiles: int) -> int:
+        vision, tower = self._model.config.vision, self._model.vision_tower
+        last = max(each if each >= 0 else vision.num_layers + 1 + each for each in self._model.config.feature_layers)
+        flows = self._learns(tuple(f"{_TOWER}.{name}" for name, _ in tower.named_children() if name != "layers"))
+        found = []
+        for number in range(last):
+            learned = Learned.of(tower.get_submodule(f"layers.{number}"), flows=flows)
+            found.append(by_vision_layer(vision, learned, tiles=tiles))
+            flows = learned.keeps
+        stream = tiles * (vision.position_rows**2 + vision.prefix_tokens) * vision.dim * HALF_BYTES
+        return self._with_recomputed(found, stream, part=_TOWER)
+
+    def _learns(self, names: tuple[str, ...]) -> bool:
+        """Whether anything whose name begins so is trained."""
+        return any(each.requires_grad for name, each in self._model.named_parameters() if name.startswith(names))
+
+    def _with_recomputed(self, layers: list[int], stream: int, *, part: str) -> int:
+        """What layers keep, of which some keep their input alone, and one of these is computed again."""
+        every = self._config.recompute.get(part, 0)
+        again = layers[::every] if every else []
+        kept = sum(layers) - sum(again) + sum(min(stream, each) for each in again)
+        return int(kept * self._on_their_way()) + max(again, default=0)
+
+    def _on_their_way(self) -> float:
         """Micro-batches whose activations the stage keeps at a time (1F1B; Narayanan et al., section 2.2)."""
         stages, chunks = self._config.pipeline, self._config.pipeline_chunks
         ahead = stages - self._stage
         if chunks > 1:
             ahead = 2 * (stages - self._stage - 1) + (chunks - 1) * stages + 1
-        return min(ahead, micro_batches * chunks) / chunks
+        return min(ahead, self._load.micro_batches * chunks) / chunks
 
-    def _of_tower(self, load: Load) -> int:
-        config, tiles = self._model.config, load.tiles
-        if self._config.tower == "dealt":
-            tiles = _share(tiles, self._config.tensor * self._config.context)
-        trained = any(each.requires_grad for each in self._model.vision_tower.parameters())
-        if not trained:
+    def _loss(self) -> int:
+        """Scores in float32 with their gradient, and a float32 gradient of the head where it is trained."""
+        if not self._last:
             return 0
-        every = self._config.recompute.get("vision_tower", 0)
-        numbers = range(config.vision.num_layers)
-        again = len(numbers[::every]) if every else 0
-        of_layer, stream = _kept_by_vision_layer(config.vision, tiles), tiles * _tile_numbers(config) * _HALF_BYTES
-        kept = (len(numbers) - again) * of_layer + again * stream + (of_layer if again else 0)
-        return int(kept * self._on_their_way(load.micro_batches))
-
-
-def _kept_by_decoder_layer(config: DecoderConfig, tensor: int, tokens: int) -> int:
-    cut = replace(
-        config,
-        num_heads=_share(config.num_heads, tensor),
-        num_kv_heads=_share(config.num_kv_heads, tensor),
-        mlp_dim=_share(config.mlp_dim, tensor),
-    )
-
-    def run() -> Any:
-        layer = DecoderLayer(cut, 0).to(torch.bfloat16)
-        stream = torch.empty(tokens, config.dim, dtype=torch.bfloat16, requires_grad=True)
-        attend = AttendPacked(Documents((0, tokens)), stream.device)
-        rope = rope_table(config.rope, attend.positions, head_dim=config.head_dim, dtype=stream.dtype)
-        return layer, lambda: layer(stream, rope, attend)
-
-    return _kept_bytes(run)
-
-
-def _kept_by_vision_layer(config: VisionConfig, tiles: int) -> int:
-    def run() -> Any:
-        layer = VisionLayer(config).to(torch.bfloat16)
-        tokens = config.position_rows**2 + config.prefix_tokens
-        stream = torch.empty(tiles, tokens, config.dim, dtype=torch.bfloat16, requires_grad=True)
-        return layer, lambda: layer(stream)
-
-    return _kept_bytes(run) if tiles else 0
-
-
-def _kept_bytes(prepare: Callable[[], tuple[nn.Module, Callable[[], Tensor]]]) -> int:
-    """Bytes that a forward pass keeps besides its parameters; nothing is computed."""
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage.nbytes()
-        held.append(tensor)  # or another might be given its place
-        return tensor
-
-    held: list[Tensor] = []
-    with torch.device("meta"):
-        layer, run = prepare()
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            run()
-    parameters = {parameter.untyped_storage()._cdata for parameter in layer.parameters()}
-    return sum(size for storage, size in kept.items() if storage not in parameters)
-
-
-def _tile_numbers(config: LlavaConfig) -> int:
-    return (config.vision.position_rows**2 + config.vision.prefix_tokens) * config.vision.dim
-
-
-def _share(number: int, parts: int) -> int:
-    return -(-number // parts)
+        words = share(self._language.vocab_size, self._config.tensor)
+        chunk = min(DEFAULT_CHUNK_TOKENS, self._load.tokens) * words * (2 * _FLOAT32_BYTES + self._width)
+        head = self._model.language_model.head_weight
+        return chunk + (words * self._language.dim * _FLOAT32_BYTES if head.requires_grad else 0)

@@ -16,7 +16,7 @@ from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
 from omniloom.model.lora import add_lora
 from omniloom.model.loss import IGNORED
-from omniloom.parallel.memory import Load, RankMemory, rank_memory
+from omniloom.parallel.memory import KINDS, Load, PartMemory, RankMemory, rank_memory
 from omniloom.train.data import task_encoder, training_data
 from omniloom.train.flops import Work, training_flops
 from omniloom.train.meter import PEAK_FLOPS, peak_flops
@@ -31,7 +31,6 @@ _USUAL_SHARE = 0.4  # of the peak, of a well-kept run
 _DEVICE = "H100"
 _WEIGHT_BYTES = 4
 _STATE_BYTES = 8  # Adam's two, for what is trained
-_KINDS = ("weights", "gradients", "optimizer", "gathered", "activations", "loss")
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,12 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
     ]
     if device_bytes is None and torch.cuda.is_available():
         device_bytes = torch.cuda.get_device_properties(0).total_memory
-    trained = sum(some for some, _ in parts.values())
-    whole = sum(map(sum, parts.values()))
     sections = [
         [f"{recipe.folder}: {recipe.loop.steps:,} steps on {ranks} rank{'s' * (ranks > 1)}"],
         _parameters(parts),
         _data(recipe, sampled, micro_batches, ranks),
         _memory(stages, recipe, _batch_bytes(config, largest), device_bytes),
-        [f"checkpoint: {_size(whole * _WEIGHT_BYTES + trained * _STATE_BYTES)}, over all ranks"],
+        [f"checkpoint: {_size(checkpoint_bytes(parts))}, over all ranks"],
         _time(
             recipe,
             config,
@@ -90,6 +87,16 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
         ),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def checkpoint_bytes(parts: Mapping[str, tuple[int, int]]) -> int:
+    """Bytes of one step's checkpoint: all weights, and what the optimizer keeps of trained ones.
+
+    Args:
+        parts: numbers that are trained and frozen, by part.
+    """
+    trained = sum(some for some, _ in parts.values())
+    return sum(map(sum, parts.values())) * _WEIGHT_BYTES + trained * _STATE_BYTES
 
 
 def _micro_batches(recipe: Recipe, ranks: int) -> int:
@@ -164,11 +171,13 @@ def _data(recipe: Recipe, sampled: _Sampled, micro_batches: int, ranks: int) -> 
 
 
 def _memory(stages: Sequence[RankMemory], recipe: Recipe, batch_bytes: int, device_bytes: int | None) -> list[str]:
-    rows: list[tuple[str, ...]] = [("memory of a rank", *_KINDS, "batch", "in all")]
+    rows: list[tuple[str, ...]] = [("memory of a rank", *KINDS, "in all")]
     for stage, memory in enumerate(stages):
-        sizes = [getattr(memory, kind) for kind in _KINDS]
-        name = f"  stage {stage}" if len(stages) > 1 else "  each"
-        rows.append((name, *map(_size, sizes), _size(batch_bytes), _size(memory.total + batch_bytes)))
+        place = f"stage {stage} " if len(stages) > 1 else ""
+        rows += [_row(f"  {place}{part}", taken) for part, taken in memory.parts.items()]
+        rows.append((f"  {place}its batch", *[""] * len(KINDS), _size(batch_bytes)))
+        in_all = [_size(memory.of(kind)) for kind in KINDS]
+        rows.append((f"  {place}in all", *in_all, _size(memory.total + batch_bytes)))
     lines = _table(rows)
     if device_bytes is None:
         return lines
@@ -178,7 +187,20 @@ def _memory(stages: Sequence[RankMemory], recipe: Recipe, batch_bytes: int, devi
     if too_much <= 0:
         return [*lines, f"  fits into {left}"]
     advice = (f"  - {told}" for told in _advice(most, recipe))
-    return [*lines, f"  DOES NOT FIT into {left}: {_size(too_much)} too much.", *advice]
+    return [*lines, f"  DOES NOT FIT into {left}: {_size(too_much)} too much.", _greatest(most), *advice]
+
+
+def _row(name: str, taken: PartMemory) -> tuple[str, ...]:
+    return (name, *(_size(getattr(taken, kind)) for kind in KINDS), _size(taken.total))
+
+
+def _greatest(memory: RankMemory) -> str:
+    """What part it is that does not fit, and what of it takes most."""
+    part, kind = memory.greatest
+    taken = memory.parts[part]
+    most = max(memory.parts, key=lambda name: memory.parts[name].total)
+    told = f"  Most is of the {most}: {_size(memory.parts[most].total)} of {_size(memory.total)}"
+    return f"{told}; the greatest piece are the {kind} of the {part}, {_size(getattr(taken, kind))}."
 
 
 def _batch_bytes(config: LlavaConfig, work: Work) -> int:
@@ -187,17 +209,27 @@ def _batch_bytes(config: LlavaConfig, work: Work) -> int:
 
 
 def _advice(memory: RankMemory, recipe: Recipe) -> list[str]:
-    """What takes less, the greatest first."""
-    parallel, activations, gradients = recipe.parallel, memory.activations, memory.gradients
-    told = [(memory.weights + memory.optimizer, "more ranks cut weights and optimizer states into smaller shares")]
-    if not parallel.recompute.get("language_model"):
-        told.append((activations, "parallel.recompute: {language_model: 1} keeps a layer's inputs alone"))
+    """What takes less, the greatest first, with the part that it is of."""
+    parallel = recipe.parallel
+    states = memory.of("weights") + memory.of("optimizer")
+    told = [(states, "more ranks cut weights and optimizer states into smaller shares")]
+    for part in ("vision_tower", "language_model"):
+        kept = memory.parts[part].activations if part in memory.parts else 0
+        if kept and not parallel.recompute.get(part):
+            told.append((kept, f"parallel.recompute: {{{part}: 1}} keeps the inputs of its layers alone"))
+    activations = memory.of("activations")
     if recipe.data.batch_size > 1:
         told.append((activations, f"data.batch_size below {recipe.data.batch_size} makes smaller micro-batches"))
-    if gradients > memory.optimizer / 2:
-        told.append((gradients, "with one micro-batch a step (more ranks, larger ones) gradients are cut over ranks"))
+    if parallel.gradients == "whole":
+        told.append(
+            (memory.of("gradients"), "parallel.gradients: sharded cuts gradients over ranks with each micro-batch")
+        )
     if parallel.tensor == 1:
-        told.append((gradients + activations, "parallel.tensor cuts matrices, their gradients and activations"))
+        of_language = memory.parts.get("language_model", PartMemory())
+        cut = of_language.gradients + of_language.activations
+        told.append((cut, "parallel.tensor cuts matrices of the language_model, their gradients and activations"))
+    if parallel.tower_weights == "replicated" and "vision_tower" in memory.parts:
+        told.append((memory.parts["vision_tower"].total, "parallel.tower_weights: sharded cuts the vision_tower's"))
     return [text for _, text in sorted(told, reverse=True)]
 
 
