@@ -8,42 +8,55 @@ from pathlib import Path
 
 BEGIN, END = "<!-- energon-suite: begin -->", "<!-- energon-suite: end -->"
 
-_ORDER = "the training order itself is written down in the test; here it is another one"
-_WORKERS = "the samples of each worker are written down in the test; here they are dealt in another way"
+_ORDER = (
+    "all but the last line passes: that writes down the order in which training gives samples. Here rows are shuffled "
+    "within a shard even without a buffer; `shuffle_over_epochs_multiplier=None` reads them in order"
+)
+_SHARES = "reads `workers_slice_offsets` of wrapper objects, the fixed share of a worker. Here each epoch is dealt anew"
+_PARTIAL = (
+    "Energon ends each worker with a partial batch, so that the number of batches of an evaluation, and a mean over "
+    "them, hangs on `num_workers`"
+)
+_NUMBERS = (
+    "writes down random numbers that follow from how many samples a worker made before; here they follow from the "
+    "sample's key, so that any number of workers and ranks augments it alike. `current_batch_index` counts as there"
+)
+_CLASSES = "makes objects of classes within Energon's `prepare`"
 
 INTERNALS: dict[str, str] = {
     "test_av_decoder.TestVideoProbe.test_video_probe_keyframe_data": "",
     "test_av_decoder.TestVideoProbe.test_video_probe_search_timestamps": "",
     "test_crudedataset.TestDataset.test_aux_random_access_with_cache_and_postencode": _ORDER,
     "test_crudedataset.TestDataset.test_media_metadata_webdataset": _ORDER,
-    "test_crudedataset.TestDataset.test_prepare_dataset_s3_cmdline": f"preparing and reading work; {_ORDER}",
-    "test_dataset.TestDataset.test_dataset_len": (
-        "Energon gives each worker its own partial last batch: 8 in all; here an evaluation has 5, one of them partial"
-    ),
-    "test_dataset.TestDataset.test_multirank_dataset": "the same: 3 batches of a rank; Energon has 4, two partial",
-    "test_dataset.TestDataset.test_current_batch_index": (
-        "random numbers, and indices that count what came before, are written down in the test"
-    ),
-    "test_dataset.TestDataset.test_current_batch_index_generator": "the same",
+    "test_crudedataset.TestDataset.test_prepare_dataset_s3_cmdline": _ORDER,
+    "test_dataset.TestDataset.test_dataset_len": f"{_PARTIAL}: 8 with 4 workers, 5 with none; here it is 5 with any",
+    "test_dataset.TestDataset.test_multirank_dataset": f"{_PARTIAL}: 4 of a rank with 2 workers; here it is 3 or 2",
+    "test_dataset.TestDataset.test_current_batch_index": _NUMBERS,
+    "test_dataset.TestDataset.test_current_batch_index_generator": _NUMBERS,
     "test_jsonl_dataset.TestJsonlDataset.test_metadataset_multirank": (
-        "lengths 19, 19, 17 of the ranks; here they are dealt more evenly, 18 or 19"
+        "ranks get 19, 19 and 17 of 55 samples there; here shares differ by one at most, 18, 18 and 19"
     ),
-    "test_metadataset.TestDataset.test_worker_sample_balance": f"workers_slice_offsets of wrapper objects: {_WORKERS}",
+    "test_metadataset.TestDataset.test_worker_sample_balance": _SHARES,
     "test_metadataset.TestDataset.test_save_restore_state_train": (
-        "places are saved and restored; the tree of config() is written down, with Energon's class names"
+        "all places are saved and restored; its end compares the tree of `config()`, which holds Energon's class and "
+        "function names, private ones too"
     ),
-    "test_metadataset_fewsamp.TestDataset.test_metadataset_few_samples_save_restore": _WORKERS,
-    "test_metadataset_fewsamp.TestDataset.test_too_few_samples": f"{_WORKERS}, for 100 ranks",
+    "test_metadataset_fewsamp.TestDataset.test_metadataset_few_samples_save_restore": _SHARES,
+    "test_metadataset_fewsamp.TestDataset.test_too_few_samples": (
+        "each of 100 ranks has its own one or two of 117 samples for ever; here each epoch is dealt anew to all"
+    ),
     "test_metadataset_v2.TestDataset.test_metadataset_fixed_fractional_epochs": (
-        "length 58 comes of rounding by worker; here it is 60, that of the whole job"
+        "0.7 and 1.5 times 55 samples on 2 ranks: 60 a rank here. The test says 58, and a comment that it should be 60"
     ),
-    "test_metadataset_v2.TestDataset.test_watchdog_dataset": "patches WatchdogDataset._watchdog_trigger",
+    "test_metadataset_v2.TestDataset.test_watchdog_dataset": (
+        "replaces a private method of `WatchdogDataset`; the watchdog itself belongs to the loader here, with the same "
+        "arguments and warning"
+    ),
     "test_weakref.TestWeakref.test_weakcallbacks": "",
     "test_weakref.TestWeakref.test_fork_weakref": "",
     "test_webdataset_prepare.TestSqliteIndexWriterBatching."
-    "test_append_samples_batch_reports_duplicate_sample_key": "classes within Energon's prepare",
-    "test_webdataset_prepare.TestSqliteIndexWriterBatching."
-    "test_aggregator_pool_batches_worker_output": "classes within Energon's prepare",
+    "test_append_samples_batch_reports_duplicate_sample_key": _CLASSES,
+    "test_webdataset_prepare.TestSqliteIndexWriterBatching.test_aggregator_pool_batches_worker_output": _CLASSES,
 }
 """Tests of how Energon is built, or of its literal order: what they pin that is another here."""
 

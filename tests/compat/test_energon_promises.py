@@ -1,5 +1,6 @@
 """Snippets of Energon's documentation that fail there, on data sets: what they promise is what is checked."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,20 @@ def test_decoded_text_is_text_whose_bytes_can_be_read_in_another_way():
     assert text == "Ü"
     assert text.decode() == "Ü"
     assert text.decode("latin-1") == "Ã\x9c"
+
+
+class Counting(energon.DefaultTaskEncoder):
+    def encode_batch(self, batch):
+        return self.current_batch_index
+
+
+@pytest.mark.parametrize("encoder", [Counting(), energon.AugmentTaskEncoder(Counting())])
+def test_each_rank_counts_its_own_batches(shards, encoder):  # so says the docstring of Energon's property
+    prepare(shards)
+    text = {"__module__": "megatron.energon", "__class__": "TextSample"}
+    description = {"sample_type": text, "field_map": {"text": "txt"}}
+    (shards / ".nv-meta" / "dataset.yaml").write_text(json.dumps(description))
+    for rank in range(2):
+        config = energon.WorkerConfig(rank=rank, world_size=2, num_workers=0, lanes=6)
+        dataset = energon.get_train_dataset(shards, batch_size=1, worker_config=config, task_encoder=encoder)
+        assert [index for _, index in zip(range(8), energon.get_loader(dataset), strict=False)] == list(range(8))

@@ -48,6 +48,23 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
     """`omniloom.TaskEncoder`, with Energon's decoder, and its methods that put data sets together."""
 
     decoder: decoders.SampleDecoder | None = SampleDecoder()
+    _ranks = 1
+
+    @property
+    def current_batch_index(self) -> int:
+        """Number of the batch that is being made, counted on each rank by itself.
+
+        Raises:
+            StateError: no loader is making a batch.
+        """
+        return super().current_batch_index // self._ranks
+
+    def count_by_rank(self, ranks: int) -> None:
+        """Say how many ranks share the batches of the job; to a task encoder within this one as well."""
+        encoder: Any = self
+        while isinstance(encoder, TaskEncoder):
+            object.__setattr__(encoder, "_ranks", ranks)  # of a user's class, which may be frozen
+            encoder = getattr(encoder, "_task_encoder", None)
 
     def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:
         """Encoded samples, of a data set or of a stage of the pipeline."""

@@ -63,9 +63,7 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
             the decoder; ``auto_decode=False`` leaves bytes; ``handler`` has no effect. ``packing_buffer_size`` is
             that of a worker, as in Energon.
     """
-    encoder = _encoder(task_encoder, settings)
-    config = settings.get("worker_config") or WorkerConfig()
-    settings["worker_config"] = config
+    encoder, config = _prepared(task_encoder, settings)
     own = own_loader(path)
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "train"), training=True)
@@ -78,9 +76,8 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
 
 def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> SavableDataset:
     """A data set for evaluation. Arguments as for `omniloom.get_val_dataset`, and Energon's old ones."""
-    encoder = _encoder(task_encoder, settings)
+    encoder, _ = _prepared(task_encoder, settings)
     _without_shuffling(settings)
-    settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     own = own_loader(path)
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
@@ -93,9 +90,8 @@ def get_val_datasets(
     path: Source, *, task_encoder: Any = None, **settings: Any
 ) -> list[tuple[SavableDataset, SourceDataset]]:
     """A data set for evaluation of each leaf of ``path`` alone, with what it was made of."""
-    encoder = _encoder(task_encoder, settings)
+    encoder, _ = _prepared(task_encoder, settings)
     _without_shuffling(settings)
-    settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     check_mix(path, split_part=settings.get("split_part", "val"), training=False)
     found = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
     return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in found]
@@ -135,6 +131,15 @@ def _built(
     }
     made: SavableDataset = build(**accepted(build, given))
     return made
+
+
+def _prepared(task_encoder: Any, settings: dict[str, Any]) -> tuple[Any, Any]:
+    """The task encoder and the worker config; the settings have that, and no arguments any more of old versions."""
+    encoder = _encoder(task_encoder, settings)
+    config = settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
+    if isinstance(encoder, TaskEncoder):
+        encoder.count_by_rank(config.ranks)
+    return encoder, config
 
 
 def _encoder(task_encoder: Any, settings: dict[str, Any]) -> Any:
