@@ -55,7 +55,7 @@ async def answer(method: str, target: str, headers: dict[str, str], writer: asyn
         first, _, last = headers["range"].removeprefix("bytes=").partition("-")
         start, stop = int(first), min(size, int(last) + 1) if last else size
         status, extra = "206 Partial Content", f"Content-Range: bytes {start}-{stop - 1}/{size}\r\n"
-    tag = hashlib.md5(f"{path} {path.stat().st_mtime_ns}".encode()).hexdigest()
+    tag = tag_of(path)
     head = (
         f'HTTP/1.1 {status}\r\nETag: "{tag}"\r\nAccept-Ranges: bytes\r\nContent-Length: {stop - start}\r\n{extra}'
         "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n"
@@ -67,6 +67,11 @@ async def answer(method: str, target: str, headers: dict[str, str], writer: asyn
     await writer.drain()
     with path.open("rb") as file:
         await asyncio.get_running_loop().sendfile(writer.transport, file, start, stop - start)
+
+
+def tag_of(path: Path) -> str:
+    """The ETag of a file."""
+    return hashlib.md5(f"{path} {path.stat().st_mtime_ns}".encode()).hexdigest()
 
 
 def listing(query: dict[str, str]) -> bytes:
@@ -81,7 +86,8 @@ def listing(query: dict[str, str]) -> bytes:
     folders = [folder for folder in folders if folder.startswith(prefix)]
     shown = [key for key in keys if not delimiter or "/" not in key[len(prefix) :]]
     entries = "".join(
-        f'<Contents><Key>{escape(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>"0"</ETag>'
+        f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+        f'<ETag>"{tag_of(FOLDER / key)}"</ETag>'
         f"<Size>{(FOLDER / key).stat().st_size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
         for key in shown
     )

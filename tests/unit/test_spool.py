@@ -1,4 +1,4 @@
-"""The spool of a read-ahead: long ranges of wanted rows, few wasted bytes, each range held once and until all let go."""
+"""The spool of a read-ahead: long ranges of wanted rows, few wasted bytes, each range held once, until all let go."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class Backend(Protocol):
     def scan(self, prefix: str) -> Iterator[tuple[str, Stat]]:
         """Keys below a folder (empty: all), in any order."""
 
-    def children(self, prefix: str) -> tuple[list[str], list[str]]:
-        """Keys directly in a folder: of objects and of folders."""
+    def children(self, prefix: str) -> tuple[list[tuple[str, Stat]], list[str]]:
+        """Keys directly in a folder: of objects, with what listings tell of them, and of folders."""
 
     def put(self, key: str, data: bytes) -> None:
         """Write a whole object, atomically."""

@@ -52,10 +52,10 @@ class Bucket:
             for found in page:
                 yield found["path"], _stat(found)
 
-    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+    def children(self, prefix: str) -> tuple[list[tuple[str, Stat]], list[str]]:
         """Keys directly in a folder: of objects and of folders."""
         found = self._obstore.list_with_delimiter(self._store, prefix or None)
-        return [one["path"] for one in found["objects"]], list(found["common_prefixes"])
+        return [(one["path"], _stat(one)) for one in found["objects"]], list(found["common_prefixes"])
 
     def put(self, key: str, data: bytes) -> None:
         """Write a whole object; stores put objects atomically."""

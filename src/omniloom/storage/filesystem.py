@@ -69,13 +69,13 @@ class FileSystem:
             for path, info in self._system.find(self._path(prefix), detail=True).items():
                 yield self._key(path), _stat(info)
 
-    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+    def children(self, prefix: str) -> tuple[list[tuple[str, Stat]], list[str]]:
         """Keys directly in a folder: of files and of folders."""
         try:
             found = self._system.ls(self._path(prefix), detail=True)
         except FileNotFoundError:
             return [], []
-        files = [self._key(one["name"]) for one in found if one["type"] != "directory"]
+        files = [(self._key(one["name"]), _stat(one)) for one in found if one["type"] != "directory"]
         return files, [self._key(one["name"]) for one in found if one["type"] == "directory"]
 
     def put(self, key: str, data: bytes) -> None:

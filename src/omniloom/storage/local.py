@@ -63,6 +63,10 @@ class LocalStore:
             self._check(url, file, etag)
             return [self._read(url, file, start, stop) for start, stop in ranges]
 
+    def seen_etag(self, url: str) -> str | None:
+        """None: nothing is kept of files that were read."""
+        return None
+
     def stat(self, url: str) -> Stat:
         """Size, and the time of the last change for an ETag."""
         try:
@@ -97,6 +101,14 @@ class LocalStore:
             stat = _stat(path.stat())
             name = path.relative_to(root).as_posix()
             yield Entry(f"{base}/{name}" if base else name, stat.size_bytes, stat.etag)
+
+    def entries(self, prefix: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        """The files directly in a folder, and names of its folders."""
+        base = prefix.rstrip("/")
+        names = self.children(prefix)
+        stats = [(f"{base}/{name}", self.stat(f"{base}/{name}")) for name in names if not name.endswith("/")]
+        files = tuple(Entry(url, stat.size_bytes, stat.etag) for url, stat in stats)
+        return files, tuple(name.rstrip("/") for name in names if name.endswith("/"))
 
     def children(self, prefix: str) -> tuple[str, ...]:
         """Names in a folder, those of folders with a slash at the end."""

@@ -49,11 +49,11 @@ class MultiStorage:
             if found.type == "file":
                 yield found.key.lstrip("/"), _stat(found)
 
-    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+    def children(self, prefix: str) -> tuple[list[tuple[str, Stat]], list[str]]:
         """Keys directly in a folder: of objects and of folders."""
         folder = f"{prefix}/" if prefix else ""
         found = list(self._client.list(path=folder, include_directories=True))
-        objects = [one.key.lstrip("/") for one in found if one.type == "file"]
+        objects = [(one.key.lstrip("/"), _stat(one)) for one in found if one.type == "file"]
         return objects, [one.key.strip("/") for one in found if one.type == "directory"]
 
     def put(self, key: str, data: bytes) -> None:

@@ -13,6 +13,7 @@ from omniloom.errors import StorageError
 from omniloom.storage.cache_folder import node_cache as node_cache  # noqa: PLC0414 - callers import it from here
 from omniloom.storage.files import remove_file, storage_error
 from omniloom.storage.open import open_store
+from omniloom.storage.store import Stat
 from omniloom.storage.urls import is_url, name_of, redacted
 
 PIECE_BYTES = 16 << 20
@@ -24,17 +25,19 @@ class StoredFile(NamedTuple):
     Attributes:
         url: where it lies; a plain path for one that is read where it lies.
         path: where it is kept on this machine.
+        size_bytes: its size, where that is known: then it costs one request.
     """
 
     url: str
     path: str
+    size_bytes: int | None = None
 
     def fetch(self) -> str:
         """Path of the file, brought here if it was not yet. Raises StorageError; ENOENT where there is none."""
         if not os.path.exists(self.path):  # noqa: PTH110 - once a shard
             if not is_url(self.url):
                 raise storage_error("read", self.url, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-            copy_here(self.url, self.path)
+            copy_here(self.url, self.path, size_bytes=self.size_bytes)
         return self.path
 
 
@@ -60,14 +63,19 @@ def kept_copy(file: str | os.PathLike[str]) -> Path:
     return path
 
 
-def copy_here(url: str, path: str | os.PathLike[str]) -> None:
+def copy_here(url: str, path: str | os.PathLike[str], *, size_bytes: int | None = None) -> None:
     """Bring an object here, in pieces and under another name first: several processes may do so at once.
+
+    Args:
+        url: the object.
+        path: where its copy is to be.
+        size_bytes: its size, where that is known: a small one is then fetched without looking at it first.
 
     Raises:
         StorageError: it cannot be had, or the disk is full; nothing is left behind.
     """
     store = open_store(url)
-    stat = store.stat(url)
+    stat = store.stat(url) if size_bytes is None else Stat(size_bytes)
     target = Path(path)
     partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}")
     try:

@@ -21,7 +21,7 @@ from omniloom.storage.ranges import LongRange, cut_ranges, merge_ranges
 from omniloom.storage.retry import NoRangesError, ShortBodyError, named_fault, retrying
 from omniloom.storage.store import Entry, Range, Stat, Writer
 from omniloom.storage.tuning import Options, Tuning, options_of
-from omniloom.storage.urls import join_url, redacted, split_url
+from omniloom.storage.urls import join_url, name_of, redacted, split_url
 
 _TAGS_KEPT = 65_536
 _Listed = list[tuple[str, int, str | None]]
@@ -168,13 +168,23 @@ class RemoteStore:
         )
         return [(key, size_bytes, etag) for key, size_bytes, etag in json.loads(answer)]
 
-    def children(self, prefix: str) -> tuple[str, ...]:
-        """Names in a folder, those of folders with a slash at the end."""
+    def entries(self, prefix: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        """The objects directly in a folder, and names of its folders."""
         folder = split_url(prefix)[1].rstrip("/")
         objects, folders = self._ask(prefix, lambda backend, key: backend.children(folder))
-        cut = len(folder) + 1 if folder else 0
-        names = [key[cut:] for key in objects] + [key.rstrip("/")[cut:] + "/" for key in folders]
-        return tuple(sorted(name for name in names if name not in ("", "/")))
+        cut, root = len(folder) + 1 if folder else 0, _root_with_query(prefix)
+        found = [Entry(join_url(root, key), stat.size_bytes, stat.etag) for key, stat in sorted(objects) if key[cut:]]
+        names = sorted(name for key in folders if (name := key.rstrip("/")[cut:]))
+        return tuple(found), tuple(names)
+
+    def children(self, prefix: str) -> tuple[str, ...]:
+        """Names in a folder, those of folders with a slash at the end."""
+        objects, folders = self.entries(prefix)
+        return tuple(sorted([name_of(entry.url) for entry in objects] + [f"{name}/" for name in folders]))
+
+    def seen_etag(self, url: str) -> str | None:
+        """The ETag that an object had when this process first read or looked at it; ``None`` before that."""
+        return self._tags.get(url)
 
     def write(self, url: str, data: bytes) -> None:
         """Write a whole object, in parts where it is long."""

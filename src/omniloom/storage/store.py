@@ -88,6 +88,9 @@ class Store(Protocol):
         Raises as `read` does.
         """
 
+    def seen_etag(self, url: str) -> str | None:
+        """The ETag that an object had when this process first read or looked at it; ``None`` where none was told."""
+
     def stat(self, url: str) -> Stat:
         """Size and ETag. Raises StorageError when there is no such object."""
 
@@ -105,6 +108,9 @@ class Store(Protocol):
 
     def scan(self, prefix: str) -> Iterator[Entry]:
         """All objects below a folder with their sizes, sorted. Raises StorageError where listing is refused."""
+
+    def entries(self, prefix: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        """What lies directly in a folder: objects as `scan` gives them, and names of folders; each sorted."""
 
     def children(self, prefix: str) -> tuple[str, ...]:
         """Names of the objects and, with a slash at the end, of the folders directly in a folder, sorted."""

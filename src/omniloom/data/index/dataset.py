@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from omniloom.data.index.info import Info, read_info
 from omniloom.data.index.layout import DATASET_YAML, SPLIT_YAML, meta_name, read_sidecar
-from omniloom.data.index.omniloom_json import read_omniloom_info
+from omniloom.data.index.omniloom_json import OmniloomInfo, read_omniloom_info
 from omniloom.data.index.place import DatasetPlace, normal_root, place_of
-from omniloom.data.index.presence import check_shards, listed
+from omniloom.data.index.presence import check_shards, listed, shard_states
 from omniloom.data.index.splits import read_splits
 from omniloom.data.index.work_folder import is_half_placed
 from omniloom.data.index.yaml_dialect import load_yaml
+from omniloom.data.shards.far_shard import FarShard
 from omniloom.data.shards.keys import KeyRule
 from omniloom.data.shards.tar_shard import TarShard
 from omniloom.errors import DatasetError
@@ -34,7 +35,7 @@ class ShardEntry(NamedTuple):
         parts_path: its parts table, for a shard that the spans of its index do not describe; else ``None``.
         excluded_keys: keys of samples that are not to be yielded; they count in ``samples``.
         index_file: its index, where that does not lie beside it.
-        state: what its store told of it when it was indexed; empty where that is not known.
+        far: what is known of a shard in a store.
     """
 
     name: str
@@ -45,7 +46,7 @@ class ShardEntry(NamedTuple):
     parts_path: str | StoredFile | None
     excluded_keys: frozenset[str]
     index_file: StoredFile | None = None
-    state: str = ""
+    far: FarShard | None = None
 
     def open(self, rule: KeyRule) -> TarShard:
         """The shard at work; the file is opened at its first use.
@@ -61,7 +62,7 @@ class ShardEntry(NamedTuple):
             fingerprint=self.fingerprint,
             parts_path=self.parts_path,
             index=self.index_file,
-            state=self.state,
+            far=self.far,
             rule=rule,
         )
 
@@ -127,10 +128,11 @@ def open_dataset(
             f"name, or run `omniloom prepare {root}` to index new shards."
         )
     place = place_of(root)
+    known = read_omniloom_info(place.root)
     if check_files:
-        check_shards(place, dict.fromkeys(names), info)
+        check_shards(place, dict.fromkeys(names), info, known)
     excluded = splits.excluded_keys(info.shard_counts) if splits.exclude else {}
-    entries, rule = _entries(place, info, names, excluded)
+    entries, rule = _entries(place, info, known, names, excluded)
     index = DatasetIndex(root=root, split_part=split_part, shards=entries, rule=rule)
     if not index.samples:
         raise DatasetError(f"{splits.path}: the shards of split part {split_part!r} hold no samples.")
@@ -145,14 +147,19 @@ def open_shards(root: str | os.PathLike[str]) -> tuple[tuple[ShardEntry, ...], K
     """
     place = place_of(root)
     info = read_info(place.root)
-    return _entries(place, info, info.shard_counts, {})
+    return _entries(place, info, read_omniloom_info(place.root), info.shard_counts, {})
 
 
 def _entries(
-    place: DatasetPlace, info: Info, names: Iterable[str], excluded: Mapping[str, frozenset[str]]
+    place: DatasetPlace,
+    info: Info,
+    known: OmniloomInfo | None,
+    names: Iterable[str],
+    excluded: Mapping[str, frozenset[str]],
 ) -> tuple[tuple[ShardEntry, ...], KeyRule]:
-    known = read_omniloom_info(place.root)
     marks = known.shards if known else {}
+    states = shard_states(place, known)
+    good = states.good_states(marks) if states is not None else {}
     plain = place.is_plain  # of a hundred thousand shards each is a text put together, and nothing more
     nothing: frozenset[str] = frozenset()
     entries = []
@@ -160,10 +167,11 @@ def _entries(
         size_bytes, fingerprint, irregular, state = marks.get(name) or (None, None, False, "")
         table = place.parts_table(name) if irregular else None
         path = f"{place.root}/{name}" if plain else place.shard(name)
-        index = None if plain else place.index_of(name)
-        keys = excluded.get(name, nothing)
         rows = info.shard_counts[name]
-        entries.append(ShardEntry(name, path, rows, size_bytes, fingerprint, table, keys, index, state))
+        index = None if plain else place.index_of(name, rows)
+        keys = excluded.get(name, nothing)
+        far = None if states is None else FarShard(states, state, good.get(name, ""))
+        entries.append(ShardEntry(name, path, rows, size_bytes, fingerprint, table, keys, index, far))
     return tuple(entries), known.key_rule if known else "first-dot"
 
 

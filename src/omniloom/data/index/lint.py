@@ -203,7 +203,7 @@ def _requests(
                 rule=known.key_rule if known else "first-dot",
                 mark=mark,
                 table=place.parts_table(name),
-                index_file=place.index_of(name),
+                index_file=place.index_of(name, info.shard_counts[name]),
                 fields=fields,
                 excluded_keys=excluded.get(name, frozenset()),
                 decoder=settings.decoder,

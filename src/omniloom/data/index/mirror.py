@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,7 +35,8 @@ from omniloom.errors import StorageError
 from omniloom.storage.files import remove_file, replace_file, storage_error
 from omniloom.storage.node_copy import StoredFile, copy_here, node_cache
 from omniloom.storage.open import open_store
-from omniloom.storage.urls import join_url
+from omniloom.storage.store import Stat
+from omniloom.storage.urls import join_url, name_of
 
 FRESH_VARIABLE = "OMNILOOM_SIDECAR_SECONDS"
 FRESH_SECONDS = 10.0
@@ -66,7 +67,7 @@ def refresh(url: str) -> Path:
     place = node_cache("sets", hashlib.sha256(url.encode()).hexdigest()[:24])
     with _alone(place):
         current = _read_current(place)
-        if current is None or time.time() - current[1] > _fresh_seconds():
+        if current is None or time.time() - current[1] > fresh_seconds():
             current = _update(url, place), time.time()
             replace_file(place / CURRENT, json.dumps({"url": _bare(url), "folder": current[0], "checked": current[1]}))
     _folders[url] = place / current[0]
@@ -90,36 +91,29 @@ def is_stored(url: str, *names: str) -> bool:
     return Path(file.path).is_file() or open_store(url).exists(file.url)
 
 
-def sidecar_names(url: str) -> Sequence[str] | None:
-    """Names in ``.nv-meta``, folders with a slash at the end; ``None`` where the store lists nothing."""
-    try:
-        return open_store(url).children(join_url(url, MAIN_FOLDER))
-    except StorageError as error:
-        if error.errno == errno.ENOENT:
-            return ()
-        return None
+def adopt(url: str, folder: str) -> None:
+    """Take the folder that another process of this machine has seen to, without asking the store."""
+    if url not in _folders and Path(folder).is_dir():
+        _folders[url] = Path(folder)
 
 
 def _update(url: str, place: Path) -> str:
     """Bring what is new of the small files here; gives the name of the folder."""
-    store = open_store(url)
-    listed = sidecar_names(url)
-    names = [name for name in (listed if listed is not None else SIDECAR_NAMES) if not name.endswith("/")]
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = dict(zip(names, threads.map(lambda name: _tag(url, name), names), strict=True))
-        identity = json.dumps([[name, found.get(name)] for name in (INFO_JSON, INFO_YAML, UUID_FILE, DATABASE)])
-        tags = {name: tag for name, tag in found.items() if tag is not None and name not in _ON_DEMAND}
+        there, folders = _listed(url, threads)
+        identity = json.dumps([[name, _tag(there.get(name))] for name in (INFO_JSON, INFO_YAML, UUID_FILE, DATABASE)])
+        tags = {name: _tag(stat) for name, stat in there.items() if name not in _ON_DEMAND}
         folder = hashlib.sha256(identity.encode()).hexdigest()[:16]
         kept = place / folder / MAIN_FOLDER
         known = _read_tags(place / folder)
         new = [name for name, tag in tags.items() if tag == "" or known.get(name) != tag or not (kept / name).is_file()]
-        list(threads.map(lambda name: copy_here(join_url(url, f"{MAIN_FOLDER}/{name}"), kept / name), new))
+        list(threads.map(lambda name: _bring(url, name, kept / name, there[name]), new))
     kept.mkdir(parents=True, exist_ok=True)
     for path in kept.iterdir():
         if path.is_file() and path.name not in tags and path.name not in _ON_DEMAND:
             remove_file(path)
     mark = join_url(url, f"{MAIN_FOLDER}/{WORK_FOLDER}/{COMMIT_MARK}")
-    if listed is not None and f"{WORK_FOLDER}/" in listed and store.exists(mark):
+    if WORK_FOLDER in folders and open_store(url).exists(mark):
         replace_file(kept / WORK_FOLDER / COMMIT_MARK, "")
     else:
         remove_file(kept / WORK_FOLDER / COMMIT_MARK)
@@ -128,15 +122,37 @@ def _update(url: str, place: Path) -> str:
     return folder
 
 
-def _tag(url: str, name: str) -> str | None:
-    """What tells states of a file apart, empty where the store tells nothing; ``None`` where there is no file."""
-    where = join_url(url, f"{MAIN_FOLDER}/{name}")
+def _listed(url: str, threads: ThreadPoolExecutor) -> tuple[dict[str, Stat], tuple[str, ...]]:
+    """The files of ``.nv-meta`` and its folders, by one listing; file by file where the store lists nothing."""
+    store, where = open_store(url), join_url(url, MAIN_FOLDER)
     try:
-        stat = open_store(url).stat(where)
+        entries, folders = store.entries(where)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return {}, ()
+        found = threads.map(lambda name: _look_at(url, name), SIDECAR_NAMES)
+        there = {name: stat for name, stat in zip(SIDECAR_NAMES, found, strict=True) if stat is not None}
+        return there, ()
+    return {name_of(entry.url): Stat(entry.size_bytes, entry.etag) for entry in entries}, folders
+
+
+def _look_at(url: str, name: str) -> Stat | None:
+    try:
+        return open_store(url).stat(join_url(url, f"{MAIN_FOLDER}/{name}"))
     except StorageError as error:
         if error.errno == errno.ENOENT:
             return None
         raise
+
+
+def _bring(url: str, name: str, path: Path, stat: Stat) -> None:
+    copy_here(join_url(url, f"{MAIN_FOLDER}/{name}"), path, size_bytes=stat.size_bytes)
+
+
+def _tag(stat: Stat | None) -> str | None:
+    """What tells states of a file apart, empty where the store tells nothing; ``None`` where there is no file."""
+    if stat is None:
+        return None
     return f"{stat.size_bytes} {stat.etag}" if stat.etag else ""
 
 
@@ -182,7 +198,8 @@ def _alone(place: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _fresh_seconds() -> float:
+def fresh_seconds() -> float:
+    """How long one process of a machine may rely on what another one has just looked up."""
     try:
         return float(os.environ.get(FRESH_VARIABLE, FRESH_SECONDS))
     except ValueError:

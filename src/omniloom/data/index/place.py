@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, PARTS_FOLDER, PLACE_JSON, meta_name, meta_path, parts_path
-from omniloom.data.shards.tar_index import tar_index_path
+from omniloom.data.shards.tar_index import ENTRY_BYTES, tar_index_path
 from omniloom.errors import DatasetError
 from omniloom.storage.node_copy import StoredFile
 from omniloom.storage.open import is_local, local_path, open_store
@@ -42,9 +42,11 @@ class DatasetPlace(NamedTuple):
         """Path or URL of a shard."""
         return join_url(self.shards, name) if is_url(self.shards) else f"{self.shards}/{name}"
 
-    def index_of(self, name: str) -> StoredFile | None:
-        """The index of a shard; ``None`` where it lies beside the shard."""
-        return None if self.is_plain else self.file(tar_index_path(name))
+    def index_of(self, name: str, samples: int) -> StoredFile | None:
+        """The index of a shard of so many samples; ``None`` where it lies beside the shard."""
+        if self.is_plain:
+            return None
+        return self.file(tar_index_path(name))._replace(size_bytes=ENTRY_BYTES * (samples + 1))
 
     def parts_table(self, name: str) -> str | StoredFile:
         """The parts table of a shard."""

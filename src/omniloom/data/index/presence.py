@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from omniloom.data.index.info import Info
 from omniloom.data.index.layout import mending_command
+from omniloom.data.index.omniloom_json import OmniloomInfo
 from omniloom.data.index.place import DatasetPlace
 from omniloom.data.shards.tar_index import samples_in_bytes, tar_index_path
 from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.open import open_store
+from omniloom.storage.store import Stat
 from omniloom.storage.urls import is_url, redacted, relative_to
+
+if TYPE_CHECKING:
+    from omniloom.data.index.shard_states import ShardStates
 
 _NAMES_SHOWN = 3
 _ASKED_AT_MOST = 64
 _THREADS = 16
 
 
-def check_shards(place: DatasetPlace, names: Collection[str], info: Info) -> None:
+def check_shards(place: DatasetPlace, names: Collection[str], info: Info, known: OmniloomInfo | None) -> None:
     """See that shards and indexes are there, and that indexes are as long as ``.info.json`` says.
 
-    Each folder of a disk is listed once. A store is listed once as a whole; one that lists nothing is asked for a few.
+    Each folder of a disk is listed once. A store is listed once as a whole, by one process of a machine; one that
+    lists nothing is asked for a few.
+
+    Args:
+        place: where the data set lies.
+        names: the shards.
+        info: how many samples they hold.
+        known: what is known of the shards, where omniloom indexed them.
 
     Raises:
         DatasetError: something is missing, or an index has another length.
@@ -31,12 +43,17 @@ def check_shards(place: DatasetPlace, names: Collection[str], info: Info) -> Non
         missing = _missing_on_disk(place.shards, names)
         sizes: _Sizes = _LocalSizes(place)
     else:
-        listed_sizes = _listed_sizes(place, names)
-        if listed_sizes is None:
+        states = shard_states(place, known)
+        if states is not None and states.is_fresh():
+            return
+        listed_stats = _listed_stats(place, names)
+        if listed_stats is None:
             _ask_for_some(place, names)
             return
-        missing = [name for name in names if name not in listed_sizes]
-        sizes = listed_sizes
+        missing = [name for name in names if name not in listed_stats]
+        sizes = {name: stat.size_bytes for name, stat in listed_stats.items()}
+        if states is not None and all(name in listed_stats for name in info.shard_counts):
+            states.note_listing(known.shards if known else {}, {name: listed_stats[name] for name in info.shard_counts})
     if missing:
         where = f"{redacted(place.shards)}: {listed(missing)} of .info.json missing"
         on_disk = "" if is_url(place.shards) else " on disk"
@@ -55,6 +72,15 @@ def check_shards(place: DatasetPlace, names: Collection[str], info: Info) -> Non
                 f"{path}: lists {found:,} samples, but .info.json says {info.shard_counts[name]:,}. The index or the "
                 f"shard was changed alone; run `omniloom prepare {redacted(place.root)}` again."
             )
+
+
+def shard_states(place: DatasetPlace, known: OmniloomInfo | None) -> ShardStates | None:
+    """What this machine knows of shards in a store; ``None`` where they lie on it."""
+    if not is_url(place.shards):
+        return None
+    from omniloom.data.index.shard_states import ShardStates  # noqa: PLC0415 - local sets need no store
+
+    return ShardStates.of(place, known.index_uuid if known else "")
 
 
 def listed(names: list[str]) -> str:
@@ -82,16 +108,16 @@ class _LocalSizes:
             return None
 
 
-def _listed_sizes(place: DatasetPlace, names: Collection[str]) -> Mapping[str, int] | None:
-    """Sizes of shards and indexes by name; ``None`` where the store lists nothing."""
-    sizes: dict[str, int] = {}
+def _listed_stats(place: DatasetPlace, names: Collection[str]) -> Mapping[str, Stat] | None:
+    """Sizes and ETags of shards and indexes by name; ``None`` where the store lists nothing."""
+    stats: dict[str, Stat] = {}
     for folder in {place.root, place.shards}:
         try:
             for entry in open_store(folder).scan(folder):
-                sizes[relative_to(entry.url, folder)] = entry.size_bytes
+                stats[relative_to(entry.url, folder)] = Stat(entry.size_bytes, entry.etag)
         except StorageError:
             return None
-    return sizes if any(name in sizes for name in names) or not names else None
+    return stats if any(name in stats for name in names) or not names else None
 
 
 def _ask_for_some(place: DatasetPlace, names: Collection[str]) -> None:

@@ -35,7 +35,7 @@ class TarRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = self.index.root, self.index.split_part, self._split_config
-        return _rows_again, (place, self._ends[-1], self.wanted)
+        return _rows_again, (place, self._ends[-1], self.wanted, _kept_folder(self.index.root))
 
     def __repr__(self) -> str:
         return f"TarRows({redacted(self.index.root)!r}, {self.index.split_part!r})"
@@ -83,6 +83,10 @@ class TarRows:
         shard, shard_row, _ = self._shard_of(row)
         return shard.places(shard_row, self.wanted)
 
+    def make_ready(self, row: int) -> None:
+        """Open and check the shard of a row before the row is read."""
+        self._shard_of(row)[0].make_ready()
+
     def parts_of_first_row(self) -> frozenset[str]:
         """Names of the parts of the first row; nothing where it cannot be read."""
         try:
@@ -99,8 +103,21 @@ class TarRows:
             return shard.name, None
 
 
-def _rows_again(place: tuple[str, str, str], samples: int, wanted: Container[str] | None) -> TarRows:
+def _kept_folder(root: str) -> str:
+    """Where this machine keeps the sidecar of a data set in a store."""
+    if not is_url(root):
+        return ""
+    from omniloom.data.index.mirror import mirror_folder  # noqa: PLC0415 - local sets need no store
+
+    return str(mirror_folder(root))
+
+
+def _rows_again(place: tuple[str, str, str], samples: int, wanted: Container[str] | None, kept: str = "") -> TarRows:
     root, split_part, split_config = place
+    if kept:
+        from omniloom.data.index.mirror import adopt  # noqa: PLC0415 - local sets need no store
+
+        adopt(root, kept)
     index = open_dataset(root, split_part=split_part, split_config=split_config, check_files=False)
     if index.samples != samples:
         raise DatasetError(

@@ -95,6 +95,11 @@ class JoinRows:
         """The ranges that reading a row asks for in the sources that lie in a store."""
         return [place for source, one in self._far_columns(row) for place in source.places(one)]
 
+    def make_ready(self, row: int) -> None:
+        """Open and check what a row lies in."""
+        for source, one in self._far_columns(row):
+            source.make_ready(one)
+
     def _far_columns(self, row: int) -> list[tuple[Any, int]]:
         pairs = zip(self.columns, self.lines[row].tolist(), strict=True)
         return [(source, one) for source, one in pairs if one >= 0 and getattr(source, "is_far", False)]

@@ -9,6 +9,7 @@ the same order as without all this.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import weakref
@@ -70,6 +71,9 @@ class FarRows(Protocol):
     def opened_by(self, row: int) -> Hashable:
         """What has to be opened before the places of a row are known: the same for all rows of a shard."""
 
+    def make_ready(self, row: int) -> None:
+        """Open and check what a row lies in, while its bytes are on their way. May ask the store."""
+
     def knows_places(self, row: int) -> bool:
         """Whether `places` answers at once, without a request."""
 
@@ -118,8 +122,14 @@ class AheadBudget:
         opening = self._opening.get(key)
         if opening is None:
             opening = self._opening[key] = self._threads.submit(rows.places, row)
-            opening.add_done_callback(lambda _: self._opening.pop(key, None))
+            opening.add_done_callback(lambda _: self._opened(key, rows, row))
         return opening
+
+    def _opened(self, key: Hashable, rows: FarRows, row: int) -> None:
+        self._opening.pop(key, None)
+        if self._threads is not None:
+            with contextlib.suppress(RuntimeError):  # of an interpreter that is ending
+                self._threads.submit(rows.make_ready, row)
 
 
 def default_budget_bytes() -> int:

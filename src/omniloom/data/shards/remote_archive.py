@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from omniloom.data.shards.archive_file import FileMark, Window
 from omniloom.data.shards.header import BLOCK_BYTES
-from omniloom.errors import StorageError
+from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.open import open_store
 from omniloom.storage.spool import SPOOL
 from omniloom.storage.store import Stat, Store
-from omniloom.storage.urls import split_url
+from omniloom.storage.urls import redacted, split_url
 
 HOP_BYTES = 8 << 10
 """Fetched at a jump: a header, and the small members after it."""
@@ -126,18 +126,21 @@ class RemoteArchive:
     Args:
         url: the object.
         store: an open store; ``None``: the one of the URL.
+        known: size in bytes and state (`FileMark.state`), where a listing told them: then it is not looked at, and
+            another state when it is read is an error.
 
     Attributes:
         path: the URL.
         transfer: what it cost so far.
     """
 
-    def __init__(self, url: str, *, store: Store | None = None) -> None:
+    def __init__(self, url: str, *, store: Store | None = None, known: tuple[int, str] | None = None) -> None:
         self.path = url
         self.transfer = Transfer()
         self._store = store or open_store(url)
         self._speed = link_speed(url)
-        self._stat: Stat | None = None
+        self._stat = Stat(known[0]) if known else None
+        self._expected = known[1] if known else ""
         self._kept: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
         self._headers: dict[int, bytes] = {}
@@ -161,6 +164,8 @@ class RemoteArchive:
         """
         ahead = SPOOL.take(self.path, start, start + length)
         if ahead is not None:
+            if self._expected:
+                self._compare_state()
             return ahead
         stat = self.stat()
         stop = min(start + length, stat.size_bytes)
@@ -169,6 +174,8 @@ class RemoteArchive:
         begin = time.perf_counter()
         data = self._store.read(self.path, start, stop, etag=stat.etag)
         self._count(1, len(data), time.perf_counter() - begin)
+        if self._expected:
+            self._compare_state()
         return data
 
     read = pread
@@ -238,6 +245,16 @@ class RemoteArchive:
                 return data[start - base : stop - base]
         return None
 
+    def _compare_state(self) -> None:
+        """See that what was read is what the listing told of."""
+        etag = self._store.seen_etag(self.path)
+        if etag is None:
+            return  # a store that tells none
+        expected, self._expected = self._expected, ""
+        self._stat = Stat(self.stat().size_bytes, etag)
+        if expected not in states_of(self._stat):
+            raise ObjectChangedError(redacted(self.path), expected=f"state {expected}", found=etag)
+
     def _count(self, requests: int, size_bytes: int, seconds: float) -> None:
         self.transfer = self.transfer.plus(Transfer(requests, size_bytes, seconds))
         if requests == 1:
@@ -281,6 +298,14 @@ def mark_of(stat: Stat) -> FileMark:
         return FileMark(stat.size_bytes, 0)
     digest = hashlib.blake2b(stat.etag.encode(), digest_size=7).digest()
     return FileMark(stat.size_bytes, int.from_bytes(digest, "big"), stat.etag)
+
+
+def states_of(stat: Stat) -> tuple[str, ...]:
+    """States as `FileMark.state` tells them; some listings leave out the quotes of an ETag, or write them."""
+    if stat.etag is None:
+        return ()
+    bare = stat.etag.strip('"')
+    return tuple(mark_of(Stat(stat.size_bytes, etag)).state for etag in (stat.etag, bare, f'"{bare}"'))
 
 
 def is_missing(error: StorageError) -> bool:

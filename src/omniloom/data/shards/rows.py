@@ -90,6 +90,10 @@ class SubRows:
         found: Sequence[tuple[str, int, int]] = self.rows.places(row + self.start)  # type: ignore[attr-defined]
         return found
 
+    def make_ready(self, row: int) -> None:
+        """Open and check what a row lies in; asked only of rows in a store."""
+        self.rows.make_ready(row + self.start)  # type: ignore[attr-defined]
+
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """Shard and byte range of a row; never raises."""
         return self.rows.origin(row + self.start)

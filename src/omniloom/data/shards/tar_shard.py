@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import threading
 from array import array
 from collections.abc import Container
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from omniloom.data.sample import Span
 from omniloom.data.shards.archive_file import Archive, Window, open_archive
 from omniloom.data.shards.extended import Globals, only_times
+from omniloom.data.shards.far_shard import FarShard
 from omniloom.data.shards.header import BLOCK_BYTES, checksum_holds, padded, plain_name, plain_size
 from omniloom.data.shards.keys import KeyRule, ignored_reason, may_be_ignored, split_key
 from omniloom.data.shards.parts_table import PartsTable
@@ -52,7 +54,7 @@ class TarShard:
         fingerprint: its sampled header digest when it was indexed; ``None`` if that is not known.
         parts_path: table of its parts, where the spans of the index do not describe it.
         index: its index, where it does not lie beside it.
-        state: what its store told of it when it was indexed (`FileMark.state`); the same again spares looking at it.
+        far: what is known of it, where it lies in a store.
         rule: how names of members are split into key and part.
         member_limit_bytes: largest part that is read.
     """
@@ -67,7 +69,7 @@ class TarShard:
         fingerprint: str | None = None,
         parts_path: str | os.PathLike[str] | StoredFile | None = None,
         index: StoredFile | None = None,
-        state: str = "",
+        far: FarShard | None = None,
         rule: KeyRule = "first-dot",
         member_limit_bytes: int = MEMBER_LIMIT_BYTES,
     ) -> None:
@@ -81,14 +83,18 @@ class TarShard:
         self.is_far = is_url(self.path)
         self._whole_bytes = _WHOLE_FAR_SPAN_BYTES if self.is_far else _WHOLE_SPAN_BYTES
         self._index = index
-        self._state = state
+        self._far = far
+        self._opening = threading.Lock()
         self._table = None if parts_path is None else PartsTable(parts_path)
         self._file: Archive | None = None
         self._offsets: array[int] | None = None
         self._checked = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None, "_offsets": None}
+        return {**self.__dict__, "_file": None, "_offsets": None, "_opening": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _opening=threading.Lock())
 
     def __len__(self) -> int:
         return self.samples
@@ -158,12 +164,10 @@ class TarShard:
 
     def knows_places(self) -> bool:
         """Whether `places` answers without a request."""
-        return self._file is not None and (self._offsets is not None or self._table is not None)
+        return self._offsets is not None or (self._table is not None and self._file is not None)
 
     def places(self, row: int, wanted: Container[str] | None = None) -> list[tuple[str, int, int]]:
         """The ranges of the object that `read` will ask for, in the order of the archive; none where it looks first."""
-        if self._file is None:
-            self._open()
         if self._table is not None:
             parts = [part for part in self._table.row(row)[1] if wanted is None or part[0] in wanted]
             return [(self.path, start - BLOCK_BYTES, stop) for _, start, stop in parts]
@@ -171,6 +175,10 @@ class TarShard:
         if stop - start > self._limit or (stop - start > self._whole_bytes and wanted is not None):
             return []
         return [(self.path, start, stop)]
+
+    def make_ready(self) -> None:
+        """Open and check the shard, as `read` does where nobody has done it yet. Raises as `read` does."""
+        self._open()
 
     def close(self) -> None:
         """Close the file and forget the offsets; the next question opens it again."""
@@ -304,27 +312,36 @@ class TarShard:
 
     def _open(self) -> Archive:
         """Open the file; where the system allows no more files, after closing others."""
-        try:
+        with self._opening:  # a shard in a store is checked in the background, too
+            if self._file is not None:
+                return self._file
+            try:
+                return self._open_once()
+            except StorageError as error:
+                if error.errno != errno.EMFILE or not _FILES.shrink():
+                    raise
             return self._open_once()
-        except StorageError as error:
-            if error.errno != errno.EMFILE or not _FILES.shrink():
-                raise
-        return self._open_once()
 
     def _open_once(self) -> Archive:
         """Open the file and see that it has the size that was indexed; the first time, look at its headers too."""
-        file = open_archive(self.path, shard=self.name)
-        mark = file.mark()
-        size_bytes = mark.size_bytes
-        if self._size_bytes is not None and size_bytes != self._size_bytes:
-            raise self._stale(f"it has {size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
-        if not self._checked:
-            if not self._state or mark.state != self._state:
-                self._check(file)
-            self._checked = True
+        file: Archive | None = self._far.archive(self.path, self._size_bytes) if self._far else None
+        if file is None:
+            file = open_archive(self.path, shard=self.name)
+            self._compare(file)
+        self._checked = True
         self._file = file
         _FILES.keep(self, 1)
         return file
+
+    def _compare(self, file: Archive) -> None:
+        mark = file.mark()
+        if self._size_bytes is not None and mark.size_bytes != self._size_bytes:
+            raise self._stale(f"it has {mark.size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
+        if self._checked or (self._far is not None and self._far.is_good(self.name, mark.state)):
+            return
+        self._check(file)
+        if self._far is not None:
+            self._far.checked.note_checked(self.name, mark.state)
 
     def _check(self, file: Archive) -> None:
         window = file.window()
