@@ -237,10 +237,10 @@ def test_radios_own_file_describes_the_training() -> None:
         read_config({**given, "args": {"model": "eradio", "teachers": []}})
 
 
-def test_a_model_of_transformers_has_no_table_here() -> None:
+def test_an_unknown_family_has_no_table() -> None:
     sizes = {"vocab_size": 8, "dim": 8, "num_layers": 1, "num_heads": 1, "num_kv_heads": 1, "head_dim": 8, "mlp_dim": 8}
-    with pytest.raises(ConfigError, match="'hf' has no files of its own here"):
-        write_config(DecoderConfig(family="hf", **sizes))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'nobody' has no files of its own here"):
+        write_config(DecoderConfig(family="nobody", **sizes))  # type: ignore[arg-type]
 
 
 def test_a_config_file_is_named_in_its_errors(tmp_path: Path) -> None:

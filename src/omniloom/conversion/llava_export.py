@@ -17,6 +17,8 @@ from typing import Any
 
 from omniloom.errors import WeightsError
 from omniloom.model.config import LlavaConfig, VisionConfig
+from omniloom.model.families.other_decoders import other_vocabulary
+from omniloom.model.hugging_face import with_vocab_size
 from omniloom.weights.changes import PadRows, Same
 from omniloom.weights.hf_folder import read_json
 from omniloom.weights.source import Source
@@ -62,8 +64,12 @@ def with_vocabulary_for_images(config: LlavaConfig, source: Source) -> tuple[Lla
         return config, source, ""
     padded = -(-(config.image_token_id + 1) // _VOCABULARY_STEP) * _VOCABULARY_STEP
     pad = PadRows(rows, padded)
-    table = Table(tuple(Row(name, name, pad if name in _PADDED else Same()) for name in source.tensors))
-    larger = replace(config, language=replace(config.language, vocab_size=padded))
+    grown = replace(config.language, vocab_size=padded)
+    names: tuple[str, ...] = _PADDED
+    if config.language.transformers_config is not None:
+        grown, names = with_vocab_size(config.language, padded), other_vocabulary(config.language)
+    table = Table(tuple(Row(name, name, pad if name in names else Same()) for name in source.tensors))
+    larger = replace(config, language=grown)
     note = (
         f"embedding and head get {padded - rows} rows (to {padded}) for the image token {config.image_token_id}, "
         "each a copy of the last"

@@ -70,9 +70,17 @@ def table_to_write(config: Config, *, norms: NormStyle, tensor_parallel_size: in
         norms: spelling of the norms.
         tensor_parallel_size: ranks, which decide on vocabulary padding and dummy heads.
         divisible_by: Megatron's ``--make-vocab-size-divisible-by``.
+
+    Raises:
+        WeightsError: Megatron has no such language model.
     """
 
     def language(sizes: DecoderConfig) -> Table:
+        if sizes.transformers_config is not None:
+            raise WeightsError(
+                "Megatron has no form for a language model that transformers runs (`hf:`). Write omniloom's, or "
+                "Hugging Face's."
+            )
         padded = padded_vocabulary(
             sizes.vocab_size, tensor_parallel_size=tensor_parallel_size, divisible_by=divisible_by
         )

@@ -11,11 +11,12 @@ import torch
 
 from omniloom.conversion import config_json
 from omniloom.conversion.megatron_parts import implied_config, table_to_read
-from omniloom.errors import WeightsError
+from omniloom.errors import ConfigError, WeightsError
 from omniloom.model.build import build, parameter_shapes
 from omniloom.model.config import DecoderConfig, LlavaConfig, VisionConfig
 from omniloom.model.families import fitting_table, read_config, read_config_file, tables_of
 from omniloom.model.families.family import Config
+from omniloom.model.hugging_face import REFERENCE, load_hugging_face, local_folder
 from omniloom.model.initialize import initialize
 from omniloom.weights.gguf_file import GgufFile, gguf_table, hf_config_of_gguf
 from omniloom.weights.hf_folder import is_hf_folder, open_hf_folder
@@ -28,7 +29,7 @@ from omniloom.weights.source import InMemory, Joined, Source
 from omniloom.weights.table import Table
 from omniloom.weights.view import OursView, check_shapes
 
-Form = Literal["omniloom", "hf", "megatron", "megatron-dist", "openai-clip", "gguf", "onnx"]
+Form = Literal["omniloom", "hf", "transformers", "megatron", "megatron-dist", "openai-clip", "gguf", "onnx"]
 SIDECAR = "omniloom"
 LEFTOVER = "leftover.safetensors"
 # What a model's folder holds beside config and weights; taken along wherever the weights go.
@@ -84,6 +85,8 @@ def form_of(path: Path) -> Form:
     Raises:
         WeightsError: nothing that is known here.
     """
+    if str(path).startswith(REFERENCE):
+        return "transformers"
     if path.is_file():
         return {".gguf": "gguf", ".onnx": "onnx"}.get(path.suffix, "openai-clip")  # type: ignore[return-value]
     if not path.is_dir():
@@ -119,6 +122,8 @@ def open_published(path: Path, *, config: Path | None = None, fresh: Iterable[st
         ConfigError: the config is missing or cannot be honoured.
     """
     form = form_of(path)
+    if form == "transformers":
+        path = local_folder(str(path))
     raw = _OPENERS[form](path, None if config is None else read_any_config(config))
     prefixes = part_prefixes(fresh)
     expected = parameter_shapes(raw.config)
@@ -209,6 +214,15 @@ def _open_hf(path: Path, config: Config | None) -> _Raw:
     return _Raw(config, source, fitting_table(tables, source.tensors))
 
 
+def _open_transformers(path: Path, config: Config | None) -> _Raw:
+    """All values through transformers, which knows old names of its tensors; in memory, since it reads them at once."""
+    if config is not None:
+        raise ConfigError(f"{REFERENCE}{path}: such a folder has its own config.json; give no other.")
+    wrapper = load_hugging_face(str(path), dtype="auto")
+    tensors = {f"language_model.{name}": value.detach() for name, value in wrapper.named_parameters()}
+    return _Raw(wrapper.config, InMemory(tensors, where=f"{REFERENCE}{path}"), None)
+
+
 def _open_megatron(path: Path, config: Config | None) -> _Raw:
     source = DistFolder(path) if is_dist_folder(path) else MegatronFolder(path)
     sidecar = path / SIDECAR / config_json.FILE
@@ -264,6 +278,7 @@ def companions_of(path: Path) -> dict[str, Path]:
 _OPENERS: Mapping[Form, Callable[[Path, Config | None], _Raw]] = {
     "omniloom": _open_omniloom,
     "hf": _open_hf,
+    "transformers": _open_transformers,
     "megatron": _open_megatron,
     "megatron-dist": _open_megatron,
     "openai-clip": _open_openai_clip,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from omniloom.model.config import DecoderConfig, LlavaConfig, VisionConfig
-from omniloom.model.decoder import Decoder
+from omniloom.model.language import language_module
 from omniloom.model.llava import Llava
 from omniloom.model.vision import VisionTower
 
@@ -32,7 +32,7 @@ def parameter_shapes(config: DecoderConfig | VisionConfig | LlavaConfig) -> dict
 
 def _module(config: DecoderConfig | VisionConfig | LlavaConfig) -> nn.Module:
     if isinstance(config, DecoderConfig):
-        return Decoder(config)
+        return language_module(config)
     return VisionTower(config) if isinstance(config, VisionConfig) else Llava(config)
 
 

@@ -64,6 +64,8 @@ class DecoderConfig:
         qkv_bias, output_bias, mlp_bias: which linear maps have a bias.
         qk_norm: RMS norm of every query and key head (Qwen3).
         tied_head: the head is the embedding.
+        transformers_config: of a model that transformers runs (``hf:``, `omniloom.model.hugging_face`), its config.json
+            as text, which says everything; the fields here only say its sizes.
     """
 
     family: str
@@ -85,8 +87,11 @@ class DecoderConfig:
     mlp_bias: bool = False
     qk_norm: bool = False
     tied_head: bool = False
+    transformers_config: str | None = None
 
     def __post_init__(self) -> None:
+        if self.transformers_config is not None:
+            return  # transformers checks it
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 f"{self.family}: {self.num_heads} query heads cannot share {self.num_kv_heads} key heads. "

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from omniloom.errors import InputError
 from omniloom.model.attention import Attend, AttendPacked
 from omniloom.model.config import LlavaConfig
-from omniloom.model.decoder import Decoder, LanguageModel
+from omniloom.model.decoder import LanguageModel
 from omniloom.model.documents import Documents
+from omniloom.model.language import language_module
 from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, sum_of_losses
 from omniloom.model.projector import Projector
 from omniloom.model.vision import CHANNELS, VisionTower
@@ -48,7 +49,9 @@ class Llava(nn.Module):
         self.config = config
         self.vision_tower = VisionTower(config.vision)
         self.projector = Projector(config.projector)
-        self.language_model: LanguageModel = Decoder(config.language) if language_model is None else language_model
+        self.language_model: LanguageModel = (
+            language_module(config.language) if language_model is None else language_model
+        )
 
     def forward(
         self,

@@ -21,6 +21,7 @@ from torch.nn import functional
 from omniloom.errors import ConfigError
 from omniloom.model.config import DecoderConfig
 from omniloom.model.decoder import Decoder, DecoderLayer
+from omniloom.model.hugging_face import HuggingFaceDecoder
 from omniloom.model.llava import Llava
 from omniloom.model.lora import DOWN, UP, scale_of
 from omniloom.model.loss import LossSum
@@ -46,7 +47,9 @@ CUTS = {
 """How the modules of a decoder are cut, by the end of their names."""
 
 
-def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt_tower: bool = False) -> None:
+def cut_tensors(
+    model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt_tower: bool = False, own_tower: bool = False
+) -> None:
     """Cut a model's language model over the one axis of a mesh, before it is sharded over other axes.
 
     All ranks have the same weights in it. Names of parameters stay as they are; each becomes a ``DTensor``.
@@ -57,6 +60,7 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt
         sequence: rows of the stream between the cut matrices are dealt over the same ranks
             (`omniloom.parallel.sequence`); else each has them all.
         dealt_tower: each rank sees tiles of its own (`omniloom.parallel.tower`); else each sees them all.
+        own_tower: the tower stays as it is: it is sharded over ranks of its own.
 
     Raises:
         ConfigError: heads, hidden features or words that the ranks do not divide.
@@ -65,10 +69,12 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt
     _check(decoder.config, mesh.size())
     group = mesh.get_group()
     cuts = dict(_cuts_of(decoder))
-    for module in model.modules():
+    left = set(model.vision_tower.modules()) if own_tower else set()
+    modules = [module for module in model.modules() if module not in left]
+    for module in modules:
         _distribute(module, mesh, cuts.get(module))
     alone = {*model.vision_tower.modules(), *model.projector.modules()} if dealt_tower else set()
-    for module in list(model.modules()):
+    for module in modules:
         if module._parameters:
             _compute_locally(module, group, alone=module in alone)
     for layer in decoder.modules():
@@ -83,6 +89,11 @@ def cut_tensors(model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt
 
 def llava_of(model: nn.Module) -> tuple[Llava, Decoder]:
     """A model with its decoder. Raises ConfigError for another model than a LLaVA with ours."""
+    if isinstance(model, Llava) and isinstance(model.language_model, HuggingFaceDecoder):
+        raise ConfigError(
+            "parallel: tensor, context, pipeline or pad_tokens found for a language model that transformers runs "
+            "(`hf:`), which is trained by one process, or under FSDP. Leave them out."
+        )
     decoder = model.language_model if isinstance(model, Llava) else None
     if not isinstance(model, Llava) or not isinstance(decoder, Decoder):
         raise ConfigError(f"parallel: {type(model).__name__} found; a LLaVA with our decoder expected.")

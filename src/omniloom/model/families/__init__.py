@@ -21,6 +21,7 @@ from omniloom.model.families.internvl import make_internvl
 from omniloom.model.families.llama import LLAMA
 from omniloom.model.families.llava import make_llava
 from omniloom.model.families.mistral import MISTRAL
+from omniloom.model.families.other_decoders import OTHER_DECODERS
 from omniloom.model.families.qwen import QWEN2, QWEN3
 from omniloom.model.families.radio import RADIO
 from omniloom.model.families.siglip import SIGLIP, SIGLIP2_NAFLEX
@@ -79,14 +80,11 @@ def family_of(config: Config, *, form: str = "llava") -> Family:
     """The family that writes this config; a whole model may be written as ``llava`` or ``internvl``.
 
     Raises:
-        ConfigError: there is none, as for a model of transformers.
+        ConfigError: there is none.
     """
     name = form if isinstance(config, LlavaConfig) else config.family
     if name not in FAMILIES:
-        raise ConfigError(
-            f"a model of family {name!r} has no files of its own here; {', '.join(FAMILIES)} have. "
-            "Save a model of transformers with its own `save_pretrained`."
-        )
+        raise ConfigError(f"a model of family {name!r} has no files of its own here; {', '.join(FAMILIES)} have.")
     return FAMILIES[name]
 
 
@@ -114,7 +112,7 @@ def _read_part(given: Mapping[str, Any]) -> DecoderConfig | VisionConfig:
 # Files of programs outside transformers that leave the model type out.
 _KIND_OF_ARCHITECTURE = {"['RADIOModel']": "radio"}
 _ALL = (
-    *(LLAMA, MISTRAL, QWEN2, QWEN3),
+    *(LLAMA, MISTRAL, QWEN2, QWEN3, OTHER_DECODERS),
     *(CLIP, SIGLIP, SIGLIP2_NAFLEX, INTERNVIT, INTERNVL_VISION, RADIO, DINOV2, DINOV2_REGISTERS),
     make_llava(_read_part, write_config, tables_of),
     make_internvl(_read_part, write_config, tables_of),

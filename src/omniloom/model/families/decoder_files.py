@@ -8,6 +8,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.config import DecoderConfig, RopeConfig
 from omniloom.model.families.family import OUR_LANGUAGE
 from omniloom.model.families.fields import Fields
+from omniloom.model.families.other_decoders import other_decoder_table
 from omniloom.weights.table import Row, Table, repeated
 
 _LAYER_NAMES = {
@@ -35,6 +36,8 @@ def decoder_table(config: DecoderConfig, *, model: str = "model.", head: str = "
         model: prefix of all but the head.
         head: name of the head, without ``.weight``.
     """
+    if config.transformers_config is not None:
+        return other_decoder_table(config, model=model, head=head)
     biased = (*(_QKV if config.qkv_bias else ()), *(("attention.o_proj",) if config.output_bias else ()))
     biased = (*biased, *(_MLP if config.mlp_bias else ()))
     unused = () if config.qk_norm else ("attention.q_norm", "attention.k_norm")
