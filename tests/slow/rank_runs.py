@@ -122,6 +122,7 @@ def one_run(
         told["validation"] = mean_loss(model, batches, group=ranks.data)
     told["read"], told["kept"] = read, max(kept, default=0)
     told["balance"] = dict(getattr(own, "told", {}))
+    told["held"] = {name: getattr(each, "_local_tensor", each).numel() for name, each in model.named_parameters()}
     told["weights"] = {name: whole(value) for name, value in model.named_parameters()}
     return told
 

@@ -65,21 +65,28 @@ def data_mesh(ranks: int, config: DataParallelConfig, *, device: str) -> DeviceM
 
 
 def shard(model: nn.Module, mesh: DeviceMesh, config: DataParallelConfig) -> nn.Module:
-    """Cut a model over a mesh: each layer on its own, then what is left.
+    """Cut a model over a mesh: each layer on its own, then what is left. What has been cut before stays as it is.
 
     Gradients are summed over ranks, not averaged: `train.step` has divided by the learned tokens of all of them.
+
+    Args:
+        model: a model, or a part of one that is cut over another mesh than the rest.
+        mesh: of one axis, or of replicas by shards.
+        config: how.
     """
     trained = sum(_own_numbers(parameter) for parameter in model.parameters() if parameter.requires_grad)
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if config.precision == "bfloat16" else None, reduce_dtype=torch.float32
     )
+    before = {module for module in model.modules() if isinstance(module, FSDPModule)}
     for layer in layers_of(model):
-        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=config.reshard)
+        if layer not in before:
+            fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=config.reshard)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     if hasattr(model, "loss"):
         register_fsdp_forward_method(model, "loss")  # it runs the model as `forward` does
     for module in model.modules():
-        if isinstance(module, FSDPModule):
+        if isinstance(module, FSDPModule) and module not in before:
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo knows no sum that divides
     setattr(model, _EACH, config.sums_each_micro_batch(trained_numbers=trained))

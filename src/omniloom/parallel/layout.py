@@ -25,6 +25,7 @@ class Ranks:
         data_mesh: ranks that parameters are cut over, and gradients summed over: shards times parts of sequences, by
             replicas where there are; ``None``: one process.
         tensor_mesh: ranks that share the matrices.
+        tower_mesh: ranks that the tower's parameters are cut over, where these are others than those of `data_mesh`.
         data: ranks with batches of their own, one of each group that is given the same.
         model: ranks that are given the same batches.
         context: ranks that share the tokens of a batch.
@@ -37,6 +38,7 @@ class Ranks:
 
     data_mesh: DeviceMesh | None = None
     tensor_mesh: DeviceMesh | None = None
+    tower_mesh: DeviceMesh | None = None
     data: Group | None = None
     model: Group | None = None
     context: Group | None = None
@@ -93,6 +95,7 @@ def lay_out(config: ParallelConfig, *, device: str) -> Ranks:
     return Ranks(
         data_mesh=mesh["shard"] if config.replicas == 1 else mesh["replicate", "shard"],
         tensor_mesh=mesh["tensor"] if config.tensor > 1 else None,
+        tower_mesh=_tower_mesh(config, ranks // config.pipeline, device=device),
         data=_own_group(grid, (REPLICATE, SHARD)),
         model=_own_group(grid, (PIPELINE, CONTEXT, TENSOR)),
         context=_own_group(grid, (CONTEXT,)),
@@ -102,6 +105,16 @@ def lay_out(config: ParallelConfig, *, device: str) -> Ranks:
         data_rank=place[REPLICATE] * shards + place[SHARD],
         data_ranks=data_ranks,
     )
+
+
+def _tower_mesh(config: ParallelConfig, ranks: int, *, device: str) -> DeviceMesh | None:
+    """The ranks that the tower is cut over, of all those of a stage; ``None`` where they are those of all else."""
+    replicas = ranks if config.tower_weights == "replicated" else config.replicas
+    if replicas == config.replicas and config.tensor == 1:
+        return None
+    shape = (config.pipeline, replicas, ranks // replicas)
+    mesh = init_device_mesh(device, shape, mesh_dim_names=("pipeline", "replicate", "shard"))
+    return mesh["shard"] if replicas == 1 else mesh["replicate", "shard"]
 
 
 def _own_group(grid: torch.Tensor, axes: Sequence[int]) -> Group | None:

@@ -120,7 +120,8 @@ class Pipeline:
         """
         # Tied words have the same gradient on both ends, and are one parameter.
         copy = self._tied[0]() if self._tied is not None and 0 not in self._stages else None
-        squared = norm([each for each in parameters if each is not copy]) ** 2
+        # A stage that learns nothing has a norm as well, on the device that the others' are on.
+        squared = norm([each for each in parameters if each is not copy]).to(self._total.device) ** 2
         distributed.all_reduce(squared, group=self._group)
         return squared.sqrt()
 

@@ -13,6 +13,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.decoder import Decoder
 from omniloom.model.llava import Llava
 from omniloom.model.loss import LossSum, sum_of_losses
+from omniloom.model.vision import VisionTower
 from omniloom.parallel.alone import lower_precision
 from omniloom.parallel.checkpointing import compile_layers, recompute_layers
 from omniloom.parallel.config import ParallelConfig
@@ -23,7 +24,7 @@ from omniloom.parallel.pipeline import Pipeline
 from omniloom.parallel.sequence import Score, TokenShares, replace_method, share_tokens
 from omniloom.parallel.stages import Stage, keep_spans, spans_of_layers
 from omniloom.parallel.tensor import cut_tensors, llava_of, score_words
-from omniloom.parallel.tower import deal_tiles
+from omniloom.parallel.tower import deal_tiles, share_gradients
 
 __all__ = [
     "Load",
@@ -54,7 +55,7 @@ def parallelize(model: nn.Module, config: ParallelConfig, ranks: Ranks) -> nn.Mo
     if shares.multiple > 1 or ranks.tensor_mesh is not None:
         llava, decoder = llava_of(model)
         share_tokens(llava, shares, _cut(llava, decoder, config, ranks))
-    return lower_precision(model, config) if ranks.data_mesh is None else shard(model, ranks.data_mesh, config)
+    return lower_precision(model, config) if ranks.data_mesh is None else _shard(model, config, ranks)
 
 
 def pipeline_of(model: nn.Module) -> Pipeline | None:
@@ -83,7 +84,7 @@ def shares_of(config: ParallelConfig, ranks: Ranks) -> TokenShares:
 def _in_stages(model: nn.Module, config: ParallelConfig, ranks: Ranks, shares: TokenShares) -> nn.Module:
     """Keep this rank's spans of a model, cut and shard them, and give the model what trains it."""
     llava, decoder = llava_of(model)
-    if ranks.pipeline is None or ranks.data_mesh is None:
+    if ranks.pipeline is None:
         raise ConfigError("parallel.pipeline: no group of stages; lay_out gives one.")
     spans = spans_of_layers(len(decoder.layers), config)
     own = list(range(ranks.stage, len(spans), config.pipeline))
@@ -104,7 +105,7 @@ def _in_stages(model: nn.Module, config: ParallelConfig, ranks: Ranks, shares: T
     }
     for stage in stages.values():
         # Gathered once a step: a stage's parameters are wanted again with the next micro-batch.
-        shard(stage, ranks.data_mesh, replace(config, reshard=False, gradients="whole"))
+        _shard(stage, replace(config, reshard=False, gradients="whole"), ranks)
     pipeline = Pipeline(
         stages,
         spans=len(spans),
@@ -119,6 +120,18 @@ def _in_stages(model: nn.Module, config: ParallelConfig, ranks: Ranks, shares: T
     return llava
 
 
+def _shard(root: nn.Module, config: ParallelConfig, ranks: Ranks) -> nn.Module:
+    """Cut a model, or what a stage has of it, over the ranks of a stage; a tower over ranks of its own before."""
+    if ranks.data_mesh is None:
+        raise ConfigError("parallel: no mesh of ranks; lay_out gives one.")
+    tower = next((module for module in root.modules() if isinstance(module, VisionTower)), None)
+    if tower is not None and ranks.tower_mesh is not None:
+        if config.tower == "whole":
+            share_gradients(tower, ranks=config.tensor)
+        shard(tower, ranks.tower_mesh, config)
+    return shard(root, ranks.data_mesh, config)
+
+
 def _cut(model: Llava, decoder: Decoder, config: ParallelConfig, ranks: Ranks) -> Score:
     """Cut the matrices, where they are cut, and deal the tiles; what takes the loss of rows."""
     dealt = config.tower == "dealt"
@@ -126,7 +139,9 @@ def _cut(model: Llava, decoder: Decoder, config: ParallelConfig, ranks: Ranks) -
         deal_tiles(model, tensor=ranks.tensor, context=ranks.context)
     if ranks.tensor_mesh is None:
         return partial(_score_all_words, decoder)
-    cut_tensors(model, ranks.tensor_mesh, sequence=config.sequence, dealt_tower=dealt)
+    cut_tensors(
+        model, ranks.tensor_mesh, sequence=config.sequence, dealt_tower=dealt, own_tower=ranks.tower_mesh is not None
+    )
     return score_words(decoder, ranks.tensor_mesh.get_group())
 
 

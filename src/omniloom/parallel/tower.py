@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from torch import Tensor, distributed
 from torch.nn import functional
 
 from omniloom.model.llava import Llava
+from omniloom.model.vision import VisionTower
 from omniloom.parallel.collectives import Group, gather_rows, join_rows
 from omniloom.parallel.sequence import replace_method
 
@@ -41,6 +43,26 @@ def deal_tiles(model: Llava, *, tensor: Group | None, context: Group | None) -> 
         return features[: len(tiles) * of_a_tile]
 
     replace_method(model, "image_features", image_features)
+
+
+def share_gradients(tower: VisionTower, *, ranks: int) -> None:
+    """Give each of some ranks that see the same tiles its share of the tower's gradients: they are summed over them.
+
+    Args:
+        tower: whose parameters are cut over these ranks, or are on each of them.
+        ranks: how many they are.
+    """
+    see = tower.forward
+
+    def forward(images: Tensor, **settings: Any) -> Tensor:
+        features = see(images, **settings)
+        if features.requires_grad:
+            # The sums of gradients could be divided instead, but torch does that twice where a shard is the whole.
+            features.register_hook(lambda gradient: gradient / ranks)  # type: ignore[no-untyped-call]
+        return features
+
+    if ranks > 1:
+        replace_method(tower, "forward", forward)
 
 
 def _place(context: Group | None, tensor: Group | None) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,14 +80,29 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
     """The norm of all gradients as one vector, over every rank that holds a piece of them; float32."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    full = getattr(norm, "full_tensor", None)  # a distributed tensor's pieces are put together
-    total: Tensor = full() if full is not None else norm
-    return total.float()
+    norms = [_whole(torch.nn.utils.get_total_norm(gradients)) for gradients in _by_mesh(parameters)]
+    if not norms:
+        return torch.zeros(())
+    return norms[0] if len(norms) == 1 else torch.stack(norms).norm()
 
 
 def scale_gradients(parameters: Iterable[nn.Parameter], factor: float | Tensor) -> None:
     """Multiply all gradients."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    torch._foreach_mul_(gradients, factor)
+    for gradients in _by_mesh(parameters):
+        torch._foreach_mul_(gradients, factor)
+
+
+def _by_mesh(parameters: Iterable[nn.Parameter]) -> list[list[Tensor]]:
+    """Gradients, apart by the ranks that their pieces lie on: torch does nothing with some of each at a time."""
+    found: dict[Any, list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            found.setdefault(getattr(parameter.grad, "device_mesh", None), []).append(parameter.grad)
+    return list(found.values())
+
+
+def _whole(norm: Tensor) -> Tensor:
+    """A norm, of a distributed tensor put together from its pieces."""
+    full = getattr(norm, "full_tensor", None)
+    total: Tensor = full() if full is not None else norm
+    return total.float()
