@@ -99,6 +99,18 @@ def test_several_capacities_hold_at_once_and_the_one_that_ends_first_is_filled()
     assert sum(images) / (6 * len(packs)) > 0.99
 
 
+def test_three_capacities_tokens_images_and_vision_tokens() -> None:
+    costs = drawn("sft", 4_000)
+    packer = BestFitPacker({"tokens": 8_192, "images": 6, "vision_tokens": 4 * 576})
+    window = [{"tokens": tokens, "images": images, "vision_tokens": 576 * images} for tokens, images in costs]
+    selection = packer.select(window, window, last=True)
+    assert sum(map(len, selection.packs)) == len(window)
+    whole = [{name: sum(sample[name] for sample in pack) for name in packer.names} for pack in selection.packs]
+    assert max(pack["tokens"] for pack in whole) <= 8_192
+    assert max(pack["vision_tokens"] for pack in whole) <= 4 * 576  # 4 images: these end before 6 images or the tokens
+    assert sum(pack["images"] for pack in whole) / (4 * len(whole)) > 0.98
+
+
 def test_no_sample_waits_longer_than_those_before_it_last() -> None:
     costs = drawn("sft", 3_000)
     packs = packs_of(costs, BestFitPacker(4_096), window=40, packs=400)
