@@ -76,3 +76,36 @@ def test_both_stages(
     page = (second / "samples/index.html").read_text()
     assert page.count("<section>") == 2
     assert "step 12" in page, "where a run ended before, it answered as well"
+
+
+def test_a_language_model_that_transformers_runs(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(ROOT)
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32}
+    language = transformers.Olmo2Config(**sizes, vocab_size=320, intermediate_size=64, pad_token_id=0)
+    transformers.Olmo2ForCausalLM(language).save_pretrained(tmp_path / "language")
+    vision = transformers.SiglipVisionConfig(**sizes, intermediate_size=64, image_size=56, patch_size=14)
+    transformers.SiglipVisionModel(vision).save_pretrained(tmp_path / "vision")
+    model = tmp_path / "model"
+    parts = ("--language-model", f"hf:{tmp_path / 'language'}", "--vision-model", str(tmp_path / "vision"))
+    assert omniloom(["weights", "combine", *parts, "--out", str(model), "--image-token-id", "319"]) == 0
+
+    settings = (f"model.folder={model}", "model.config=null", "model.fresh=[]", "schedule.peak=0.01")
+    trained = ("parts.language_model.train=true", "loop.steps=12", "checkpoint.every_steps=6", "evaluation.samples=1")
+    assert train("pretrain", tmp_path, data, *settings, *trained) == 0
+    run = tmp_path / "runs/tiny-pretrain"
+    losses = [json.loads(line)["loss"] for line in (run / "steps.jsonl").read_text().splitlines()]
+    assert losses[-1] < 0.8 * losses[0]
+    capsys.readouterr()
+    Image.new("RGB", (40, 48), "red").save(tmp_path / "red.png")
+    assert omniloom(["ask", str(run), str(tmp_path / "red.png"), "Which colour?"]) == 0
+    assert capsys.readouterr().out.strip()
+
+    assert omniloom(["weights", "convert", str(run), str(tmp_path / "out"), "--to", "hf"]) == 0
+    opened, told = transformers.LlavaForConditionalGeneration.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not any(told.values())
+    assert opened.config.text_config.model_type == "olmo2"

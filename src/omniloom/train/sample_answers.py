@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from omniloom.generate.prompts import Prompter
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
 from omniloom.model.loss import IGNORED
+from omniloom.parallel.layers import layers_of
 from omniloom.storage.files import replace_file
 from omniloom.train.data import DataConfig
 from omniloom.train.hooks import Hook
@@ -112,7 +114,7 @@ class SampleAnswers(Hook):
         tiles = [question.tiles for question in questions if question.tiles is not None]
         self._model.eval()
         # What is not of a layer, and the first one, whose shapes tell the heads; others gather as they go.
-        gathered = [self._model, *self._model.language_model.get_submodule("layers").children()][:2]
+        gathered = [self._model, *islice(layers_of(self._model.language_model), 1)]
         for module in gathered:
             if isinstance(module, FSDPModule):
                 module.unshard()
