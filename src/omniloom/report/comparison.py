@@ -33,9 +33,9 @@ def _figure(results: Sequence[ResultRecord]) -> str:
     first = results[0]
     own = [(shown_model(each), next(iter(each.scores.values())), each.complete) for each in results]
     published = [
-        (f"{anchor.model}, published", anchor.score)
+        (f"{anchor.by.model}, published", anchor.score)
         for anchor in ANCHORS
-        if anchor.task == first.task and anchor.side_by_side
+        if (anchor.task, anchor.items) == (first.task, first.counts["expected"])
     ]
     if len(own) + len(published) < 2:
         return ""

@@ -30,16 +30,15 @@ _POLICIES = {"wrong": "count as wrong", "leave-out": "are left out of the score"
 def results_table(results: Sequence[ResultRecord]) -> str:
     """All results, a row each."""
     rows = "".join(
-        f'<tr><td>{escape(result.title)}</td><td class="n"><b>{number(_first(result))}</b></td>'
-        f"<td>{_completeness(result)}</td>"
+        f"<tr><td>{escape(shown_model(result))}</td><td>{escape(result.title)}</td>"
+        f'<td class="n"><b>{number(_first(result))}</b></td><td>{_completeness(result)}</td>'
         f"<td>{escape(result.metric)}</td><td>{escape(result.variant)}</td>"
-        f'<td class="n">{result.counts["answered"]:,} of {result.counts["expected"]:,}</td>'
-        f"<td>{escape(shown_model(result))}</td></tr>"
+        f'<td class="n">{result.counts["answered"]:,} of {result.counts["expected"]:,}</td></tr>'
         for result in results
     )
     return (
-        '<div class="scroll"><table><tr><th>benchmark</th><th class="n">score</th><th></th><th>metric</th><th>rule</th>'
-        f'<th class="n">answered</th><th>model</th></tr>{rows}</table></div>'
+        '<div class="scroll"><table><tr><th>model</th><th>benchmark</th><th class="n">score</th><th></th>'
+        f'<th>metric</th><th>rule</th><th class="n">answered</th></tr>{rows}</table></div>'
     )
 
 
@@ -173,17 +172,18 @@ def _share(value: float, top: float) -> float:
 
 
 def _anchor_row(anchor: Anchor, results: Sequence[ResultRecord]) -> str:
+    would = f", which {escape(anchor.by.recipes)} would" if anchor.by.recipes else ""
     own = [
         f"{number(_first(result))} ({escape(result.variant)}{'' if result.complete else ', INCOMPLETE'})"
         for result in results
         if result.task == anchor.task
     ]
     return (
-        f"<tr><td>{escape(anchor.shown)}</td><td>{escape(anchor.model)}</td>"
+        f"<tr><td>{escape(anchor.shown)}</td><td>{escape(anchor.by.model)}</td>"
         f'<td class="n">{"about " if anchor.about else ""}{anchor.score:g}</td>'
         f'<td class="n">{"<br>".join(own) or NOTHING}</td>'
         f"<td>{escape(anchor.equal)}</td><td>{escape(anchor.differs)}</td>"
-        f"<td>{escape(anchor.cost)} ({escape(anchor.source)}); not reproduced here</td></tr>"
+        f"<td>{escape(anchor.by.cost)} ({escape(anchor.by.source)}); not reproduced here{would}</td></tr>"
     )
 
 
