@@ -201,7 +201,7 @@ def _pixels(content: bytes) -> Any:
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
 
 
-def test_what_is_answered_here_and_scored_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ocrbench_v2_and_questions_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": 7, "type": "text counting en", "question": "how many?", "answers": ["3"], "eval": "regression"}
     (tmp_path / "v2.json").write_text(json.dumps([row | {"image_path": "a/b.jpg", "dataset_name": "d"}]))
     task = find_task("OCRBench_v2")
@@ -211,8 +211,8 @@ def test_what_is_answered_here_and_scored_elsewhere(tmp_path: Path, capsys: pyte
     assert (made["predict"], made["data_type"]) == ("three", "text counting en")
     (tmp_path / "said.jsonl").write_text(json.dumps({"sample_id": 7, "predict": "three"}))
     words = ["evaluate", "OCRBench_v2", "--answers", str(tmp_path / "said.jsonl")]
-    assert run([*words, "--ground-truth", str(tmp_path / "v2.json")]) == 1
-    assert "not scored here" in capsys.readouterr().err
+    assert run([*words, "--ground-truth", str(tmp_path / "v2.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == {"english": 0.0}
 
     (tmp_path / "own.jsonl").write_text(json.dumps({"question": "which?", "images": ["a.png", "b.png"]}))
     (item,) = find_task("inference").read(tmp_path / "own.jsonl")

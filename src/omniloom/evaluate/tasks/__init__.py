@@ -21,7 +21,8 @@ from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
 from omniloom.evaluate.tasks.documents import RD_TABLEBENCH
 from omniloom.evaluate.tasks.easy_vqa import EASY_VQA
 from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
-from omniloom.evaluate.tasks.others import INFERENCE, OCRBENCH_V2
+from omniloom.evaluate.tasks.ocrbench_v2 import OCRBENCH_V2
+from omniloom.evaluate.tasks.others import INFERENCE
 from omniloom.evaluate.tasks.reasoning import MATHVISTA, SCIENCEQA
 from omniloom.evaluate.tasks.video import MOTIONBENCH, MVBENCH, PERCEPTION_TEST, PHYSGAME, VIDEOMME
 from omniloom.evaluate.tasks.yes_no import MME, POPE
