@@ -24,6 +24,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "few": {"language": FEW_HEADS},
     "stage-one": {"language": DEEP, "parts": STAGE_ONE},
     "lora": {"language": DEEP, "parts": LORA},
+    "lora-few": {"language": FEW_HEADS, "parts": LORA},
 }
 EVERY_LAYER = {"language_model": 1, "vision_tower": 1}
 
@@ -82,6 +83,7 @@ def test_two_ranks(tmp_path: Path, alone: dict[str, Any]) -> None:
         ("stage-one", {"pipeline": 2, "pipeline_layers": [1, 3]}),
         ("lora", {"tensor": 2, "sequence": True}),
         ("lora", {"pipeline": 2}),
+        ("lora-few", {"tensor": 2, "sequence": True}),
     ]
     check(2, meshes, tmp_path, alone)
 

@@ -103,6 +103,19 @@ def test_biases_norms_of_heads_tied_words_and_a_frozen_tower(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("ranks", "parallel", "kv_heads"),
+    [(2, "tensor=2, sequence=True", 1), (4, "tensor=4", 2)],
+    ids=["one-head-of-two-ranks", "two-heads-of-four-ranks"],
+)
+def test_heads_of_keys_and_values_that_ranks_share(tmp_path: Path, ranks: int, parallel: str, kv_heads: int) -> None:
+    """Qwen's biases and norms of heads with them, and the rotary positions."""
+    language = f"num_kv_heads={kv_heads}, {QWEN}"
+    expected = trained(tmp_path / "alone", 1, language=language)[0]
+    for each in trained(tmp_path / "cut", ranks, parallel=parallel, language=language):
+        agree(each, expected)
+
+
+@pytest.mark.parametrize(
     ("first", "second"),
     [((2, "tensor=2"), (1, "")), ((1, ""), (2, "tensor=2")), ((4, "tensor=2"), (2, ""))],
     ids=["tp2-to-1", "1-to-tp2", "tp2-fsdp2-to-fsdp2"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from omniloom.model.attention import AttendPacked
 from omniloom.model.cache import AttendNext, KeyValueCache
 from omniloom.model.decoder import Decoder, LanguageModel
 from omniloom.model.documents import Documents
-from omniloom.parallel.tensor import local
+from omniloom.parallel.tensor import kv_heads_of
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class WithCache:
             capacity_tokens=capacity_tokens,
             dtype=embedded.embeddings.dtype,
             device=embedded.embeddings.device,
-            kv_heads=_own_heads(decoder),
+            kv_heads=kv_heads_of(decoder),
         )
 
     def first(self) -> Float[Tensor, "rows dim"]:
@@ -97,9 +97,3 @@ class WithoutCache:
     def keep(self, rows: Sequence[int]) -> None:
         """See `Forward`."""
         self._rows = [self._rows[row] for row in rows]
-
-
-def _own_heads(decoder: Decoder) -> int:
-    """Heads of keys and values that this rank computes."""
-    projection: Any = decoder.get_submodule("layers.0.attention.k_proj")
-    return local(projection.weight).shape[0] // decoder.config.head_dim

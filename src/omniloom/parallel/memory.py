@@ -15,7 +15,7 @@ from omniloom.model.loss import DEFAULT_CHUNK_TOKENS
 from omniloom.parallel.config import ParallelConfig
 from omniloom.parallel.kept import HALF_BYTES, Learned, by_decoder_layer, by_projector, by_vision_layer, share
 from omniloom.parallel.stages import spans_of_layers
-from omniloom.parallel.tensor import axis_of, cut_of
+from omniloom.parallel.tensor import axis_of, cut_of, shares_kv_heads
 
 _FLOAT32_BYTES = 4
 _ADAM_STATES = 2
@@ -211,7 +211,8 @@ class _Own:
         """Numbers of a parameter on a rank of ``tensor``, before it is sharded further."""
         part, _, rest = name.partition(".")
         module, _, last = rest.rpartition(".")
-        whole = axis_of(last, cut_of(module) if part == _LANGUAGE else None) is None
+        shared = shares_kv_heads(self._language, self._config.tensor)
+        whole = axis_of(last, cut_of(module, kv_heads_shared=shared) if part == _LANGUAGE else None) is None
         return parameter.numel() if whole else share(parameter.numel(), self._config.tensor)
 
     def _has(self, name: str) -> bool:

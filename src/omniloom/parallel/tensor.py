@@ -46,6 +46,11 @@ CUTS = {
 }
 """How the modules of a decoder are cut, by the end of their names."""
 
+_OF_KV_HEADS = ("attention.k_proj", "attention.v_proj")
+"""Where heads of keys and values are fewer than ranks, each rank has these whole, and computes one head."""
+
+_KV_HEADS = "kv_heads_of_this_rank"
+
 
 def cut_tensors(
     model: Llava, mesh: DeviceMesh, *, sequence: bool = False, dealt_tower: bool = False, own_tower: bool = False
@@ -68,7 +73,9 @@ def cut_tensors(
     decoder = llava_of(model)[1]
     _check(decoder.config, mesh.size())
     group = mesh.get_group()
-    cuts = dict(_cuts_of(decoder))
+    cuts = dict(_cuts_of(decoder, mesh.size()))
+    rows = own_kv_rows(decoder.config, group)
+    shared = _maps_of_kv_heads(decoder) if shares_kv_heads(decoder.config, mesh.size()) else set()
     left = set(model.vision_tower.modules()) if own_tower else set()
     modules = [module for module in model.modules() if module not in left]
     for module in modules:
@@ -76,7 +83,8 @@ def cut_tensors(
     alone = {*model.vision_tower.modules(), *model.projector.modules()} if dealt_tower else set()
     for module in modules:
         if module._parameters:
-            _compute_locally(module, group, alone=module in alone)
+            mine = rows if module in shared else None
+            _compute_locally(module, group, alone=module in alone or mine is not None, rows=mine)
     for layer in decoder.modules():
         if isinstance(layer, DecoderLayer):
             _cut_layer(layer, group, sequence)
@@ -85,6 +93,12 @@ def cut_tensors(
     if isinstance(decoder.embed_tokens, nn.Embedding):
         replace_method(decoder.embed_tokens, "forward", partial(_embed, decoder.embed_tokens, group))
     replace_method(decoder, "logits", partial(_logits, decoder, group))
+    setattr(decoder, _KV_HEADS, len(rows) // decoder.config.head_dim)
+
+
+def kv_heads_of(decoder: Decoder) -> int:
+    """Heads of keys and values that this rank computes."""
+    return int(getattr(decoder, _KV_HEADS, decoder.config.num_kv_heads))
 
 
 def llava_of(model: nn.Module) -> tuple[Llava, Decoder]:
@@ -101,21 +115,39 @@ def llava_of(model: nn.Module) -> tuple[Llava, Decoder]:
 
 
 def _check(config: DecoderConfig, ranks: int) -> None:
-    dealt = {
-        "heads": config.num_heads,
-        "heads of keys and values": config.num_kv_heads,
-        "hidden features of the MLP": config.mlp_dim,
-    }
-    for what, number in dealt.items():
+    for what, number in {"heads": config.num_heads, "hidden features of the MLP": config.mlp_dim}.items():
         if number % ranks:
             raise ConfigError(f"parallel.tensor: {ranks} ranks do not divide {number} {what} of the language model.")
+    heads = config.num_kv_heads
+    if heads % ranks and ranks % heads:
+        raise ConfigError(
+            f"parallel.tensor: {ranks} ranks do not divide {heads} heads of keys and values of the language model, nor "
+            "are they a multiple of them."
+        )
 
 
-def _cuts_of(decoder: Decoder) -> Iterator[tuple[nn.Module, int]]:
+def _cuts_of(decoder: Decoder, ranks: int) -> Iterator[tuple[nn.Module, int]]:
     for name, module in decoder.named_modules():
-        cut = cut_of(name)
+        cut = cut_of(name, kv_heads_shared=shares_kv_heads(decoder.config, ranks))
         if cut is not None:
             yield module, cut
+
+
+def _maps_of_kv_heads(decoder: Decoder) -> set[nn.Module]:
+    return {module for name, module in decoder.named_modules() if name.endswith(_OF_KV_HEADS)}
+
+
+def shares_kv_heads(config: DecoderConfig, ranks: int) -> bool:
+    """Whether several of so many ranks compute the same head of keys and values, each for query heads of its own."""
+    return config.num_kv_heads < ranks
+
+
+def own_kv_rows(config: DecoderConfig, group: Group) -> range:
+    """The outputs of the maps to keys and values that this rank computes."""
+    ranks, rank = distributed.get_world_size(group), distributed.get_rank(group)
+    heads = max(1, config.num_kv_heads // ranks)
+    first = rank * config.num_kv_heads // ranks
+    return range(first * config.head_dim, (first + heads) * config.head_dim)
 
 
 def axis_of(name: str, cut: int | None) -> int | None:
@@ -130,8 +162,10 @@ def axis_of(name: str, cut: int | None) -> int | None:
     return None if cut is None or name in whole[cut] else cut
 
 
-def cut_of(module: str) -> int | None:
-    """How a module of a decoder is cut, by its name."""
+def cut_of(module: str, *, kv_heads_shared: bool = False) -> int | None:
+    """How a module of a decoder is cut, by its name; where ranks share heads of keys and values, their maps are not."""
+    if kv_heads_shared and module.endswith(_OF_KV_HEADS):
+        return None
     return CUTS.get(".".join(module.split(".")[-2:]), CUTS.get(module))
 
 
@@ -144,12 +178,15 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, cut: int | None) -> None:
         module.register_parameter(name, nn.Parameter(stored, requires_grad=parameter.requires_grad))
 
 
-def _compute_locally(module: nn.Module, group: Group, *, alone: bool) -> None:
-    """Compute with local parts; where a rank is `alone` with what it applies them to, their gradients are summed."""
+def _compute_locally(module: nn.Module, group: Group, *, alone: bool, rows: range | None = None) -> None:
+    """Compute with local parts; where a rank is `alone` with what it applies them to, their gradients are summed.
+
+    Of a linear map that is whole here, only the outputs `rows` are computed, where these are given.
+    """
     # Each rank has the product of LoRA's first factor go into its own rows of the second.
     factors = () if scale_of(module) is None else (DOWN,)
     summed = [name for name, _ in module.named_parameters(recurse=False)] if alone else factors
-    replace_method(module, "forward", partial(_on_local_parts, module, module.forward, group, summed))
+    replace_method(module, "forward", partial(_on_local_parts, module, module.forward, group, summed, rows))
 
 
 def _on_local_parts(
@@ -157,15 +194,19 @@ def _on_local_parts(
     forward: Callable[..., Any],
     group: Group,
     summed: Collection[str],
+    rows: range | None,
     *inputs: Any,
     **settings: Any,
 ) -> Any:
     """A forward pass that finds the local parts under the names of the module's own parameters.
 
-    Gradients of `summed` are summed over the group: each rank has applied them to what is its own.
+    Gradients of `summed` are summed over the group: each rank has applied them to what is its own. Where `rows` are
+    given, so many outputs are computed.
     """
     own = {name: local(parameter) for name, parameter in module.named_parameters(recurse=False)}
     own |= {name: sum_gradients(own[name], group) for name in summed}
+    if rows is not None:
+        own |= {name: own[name][rows.start : rows.stop] for name in own if name != DOWN}
     module.__dict__.update(own)  # found before the parameters are
     try:
         return forward(*inputs, **settings)
@@ -192,7 +233,7 @@ def sum_over_ranks(module: nn.Module, group: Group) -> None:
     """Sum gradients of a module's own parameters over a group, whose ranks each apply them to other things."""
     names = [name for name, _ in module.named_parameters(recurse=False)]
     forward = partial(type(module).forward, module)
-    replace_method(module, "forward", partial(_on_local_parts, module, forward, group, names))
+    replace_method(module, "forward", partial(_on_local_parts, module, forward, group, names, None))
 
 
 def _enter(
