@@ -25,6 +25,7 @@ from typing import Any
 
 import machine
 import store_scale_page
+from range_store import LATENCY_SECONDS, RangeStore, range_store
 
 import omniloom as ol
 from omniloom.data.index.info import encode_info
@@ -35,51 +36,15 @@ from omniloom.data.shards.remote_archive import RemoteArchive
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "store_scale.json"
-LATENCY_SECONDS = 0.05
 HEADER_BYTES = 512
 
 
-class Server:
-    """The lean range server, a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, str(HERE / "programs" / "range_server.py"), str(folder), str(LATENCY_SECONDS)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self._line())
-
-    def counts(self) -> dict[str, int]:
-        """Requests and bytes since the last call."""
-        if self._process.stdin is None:
-            raise RuntimeError("the server has no input")
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        found: dict[str, int] = json.loads(self._line())
-        return found
-
-    def _line(self) -> str:
-        if self._process.stdout is None:
-            raise RuntimeError("the server has no output")
-        return self._process.stdout.readline()
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-
-
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
+def serving(folder: Path) -> Iterator[RangeStore]:
     """A store over a folder; this process finds it at ``s3://bucket``."""
-    server = Server(folder)
-    os.environ.update(
-        AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}", AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x",
-        AWS_REGION="us-east-1", OMNILOOM_STORAGE_ALLOW_HTTP="1", OMNILOOM_CACHE=str(folder / ".cache"),
-        OMNILOOM_SIDECAR_SECONDS="0",
-    )  # fmt: skip
-    try:
-        yield server
-    finally:
-        server.stop()
+    with range_store(folder) as store:
+        os.environ.update(store.environment, OMNILOOM_CACHE=str(folder / ".cache"), OMNILOOM_SIDECAR_SECONDS="0")
+        yield store
 
 
 def make_shard(path: Path, rows: int, payload_bytes: int) -> None:
@@ -97,7 +62,7 @@ def make_shard(path: Path, rows: int, payload_bytes: int) -> None:
         file.truncate(end)
 
 
-def preparing(folder: Path, server: Server, *, quick: bool) -> list[dict[str, Any]]:
+def preparing(folder: Path, server: RangeStore, *, quick: bool) -> list[dict[str, Any]]:
     """Requests, bytes and seconds of preparing shards whose members are short or long."""
     found = []
     cases = [("20 kB", 20_000, 400), ("1 MB", 1_000_000, 60), ("12 MB", 12_000_000, 40)]
@@ -122,7 +87,7 @@ def preparing(folder: Path, server: Server, *, quick: bool) -> list[dict[str, An
     return found
 
 
-def opening(folder: Path, server: Server, *, quick: bool) -> dict[str, Any]:
+def opening(folder: Path, server: RangeStore, *, quick: bool) -> dict[str, Any]:
     """Requests and bytes of opening a prepared set on a machine, of a second process, and of an epoch."""
     root = folder / "open"
     shards, rows, payload_bytes = 8, 40 if quick else 250, 20_000

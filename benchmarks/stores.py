@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,75 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from data_images import image_facts
-from harness import HERE, Context, Program, alternate, row, run_once, show_row, values
+from harness import Context, Program, alternate, row, run_once, show_row, values
 from images import prepared_images
+from range_store import LATENCY_SECONDS, RangeStore, range_store
 
 from omniloom import TarWriter, prepare_dataset
 
-LATENCY_SECONDS = 0.05
 STEP_SECONDS = 0.02
 BATCH_SIZE = 4
 WORKERS = 2
 LEAVES, LANES = 100, 12
-
-
-class Server:
-    """The store: a process of its own."""
-
-    def __init__(self, folder: Path, latency_seconds: float) -> None:
-        command = [sys.executable, str(HERE / "programs" / "range_server.py"), str(folder), str(latency_seconds)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self._line())
-
-    def counts(self) -> dict[str, int]:
-        """Requests and bytes since the last call."""
-        if self._process.stdin is None:
-            raise RuntimeError("the server has no input")
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        found: dict[str, int] = json.loads(self._line())
-        return found
-
-    def _line(self) -> str:
-        if self._process.stdout is None:
-            raise RuntimeError("the server has no output")
-        return self._process.stdout.readline()
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
+LONG_SHARD_BYTES = 560 << 20
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[Server, dict[str, str]]]:
+def serving(folder: Path) -> Iterator[tuple[RangeStore, dict[str, str]]]:
     """A store over a folder, and the environment in which both sides find it; nothing is kept between runs."""
-    server = Server(folder, LATENCY_SECONDS)
-    with tempfile.TemporaryDirectory() as scratch:
-        endpoint = f"http://127.0.0.1:{server.port}"
+    with range_store(folder) as store, tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch, "msc.yaml")
-        provider = {"base_path": "bucket", "endpoint_url": endpoint, "region_name": "us-east-1"}
+        provider = {"base_path": "bucket", "endpoint_url": store.endpoint, "region_name": "us-east-1"}
         keys = {"access_key": "benchmark", "secret_key": "benchmark"}
         profile = {
             "storage_provider": {"type": "s3", "options": provider},
             "credentials_provider": {"type": "S3Credentials", "options": keys},
         }
         config.write_text(json.dumps({"profiles": {"bench": profile}}))
-        try:
-            yield (
-                server,
-                {
-                    "AWS_ENDPOINT_URL": endpoint,
-                    "AWS_ACCESS_KEY_ID": "benchmark",
-                    "AWS_SECRET_ACCESS_KEY": "benchmark",
-                    "AWS_REGION": "us-east-1",
-                    "OMNILOOM_STORAGE_ALLOW_HTTP": "1",
-                    "OMNILOOM_CACHE": f"{scratch}/cache",
-                    "MSC_CONFIG": str(config),
-                },
-            )
-        finally:
-            server.stop()
+        yield store, {**store.environment, "OMNILOOM_CACHE": f"{scratch}/cache", "MSC_CONFIG": str(config)}
 
 
 def run(context: Context) -> dict[str, Any]:
@@ -90,7 +45,9 @@ def run(context: Context) -> dict[str, Any]:
     folder = prepared_images(context)
     facts = image_facts(folder)
     with serving(folder.parent) as (server, environment):
-        rows = list(_rows(context, folder, environment))
+        rows = list(_rows(context, folder, environment, bars={"energon": None, "floor": 0.8}, what="short shards"))
+        long_shards = _made_long_shards(folder, quick=context.quick)
+        rows += _rows(context, long_shards, environment, bars={"energon": 5.0, "floor": 0.8}, what="long shards")
         more = _many_leaves(context, folder, server, environment)
     return {
         "title": "JPEG photographs out of a store",
@@ -98,14 +55,18 @@ def run(context: Context) -> dict[str, Any]:
         "better": "higher",
         "settings": f"{facts['samples']:,} JPEG photographs of {facts['mean_jpeg_bytes'] / 1_000:.0f} kB on a server "
         f"on loopback that waits {LATENCY_SECONDS * 1e3:.0f} ms before each answer; batch {BATCH_SIZE}, {WORKERS} "
-        f"workers, a consumer that takes {STEP_SECONDS * 1e3:.0f} ms a batch; default settings, no cache on disk; "
-        f"window {context.window_seconds:g} s",
+        f"workers, a consumer that takes {STEP_SECONDS * 1e3:.0f} ms a batch; default settings, no "
+        f"cache on disk, nothing kept from run to run; "
+        f"window {context.window_seconds:g} s; short shards of 14 MB, which Energon's client fetches whole, "
+        f"and long ones of {LONG_SHARD_BYTES / 1e6:.0f} MB, of which it reads ranges",
         "rows": rows,
         "facts": more,
     }
 
 
-def _rows(context: Context, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _rows(
+    context: Context, folder: Path, environment: Mapping[str, str], *, bars: Mapping[str, float | None], what: str
+) -> Iterator[dict[str, Any]]:
     settings = {
         "workers": WORKERS, "batch_size": BATCH_SIZE, "step_seconds": STEP_SECONDS,
         "warm_up_batches": 10 if context.quick else 50, "window_seconds": context.window_seconds,
@@ -116,11 +77,11 @@ def _rows(context: Context, folder: Path, environment: Mapping[str, str]) -> Ite
     programs = [_placed(local, "floor", environment), _placed(far, "omniloom", environment),
                 _placed(energon, "energon", environment)]  # fmt: skip
     readings = alternate(programs, rounds=context.pairs)
-    found = row("taken in steps of 20 ms", values(readings, "samples_per_second"), bars={"energon": 5.0, "floor": 0.8})
+    found = row(f"taken in steps of 20 ms, {what}", values(readings, "samples_per_second"), bars=bars)
     show_row(found, "images/s")
     yield found
     first = {side: [1 / one for one in ones] for side, ones in values(readings, "first_batch_seconds").items()}
-    found = row("first batches a second (1 / time to the first batch)", first)
+    found = row(f"first batches a second (1 / time to the first batch), {what}", first)
     show_row(found, "1/s")
     yield found
 
@@ -129,7 +90,7 @@ def _placed(program: Program | None, side: str, environment: Mapping[str, str]) 
     return None if program is None else replace(program, side=side, environment=environment)
 
 
-def _many_leaves(context: Context, folder: Path, server: Server, environment: Mapping[str, str]) -> dict[str, Any]:
+def _many_leaves(context: Context, folder: Path, server: RangeStore, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a sample costs where 100 data sets are blended on 12 lanes, with and without a cache on disk."""
     mix = _made_leaves(folder)
     settings = {
@@ -146,11 +107,35 @@ def _many_leaves(context: Context, folder: Path, server: Server, environment: Ma
             server.counts()
             reading = run_once(replace(program, environment={**environment, **more}))
             counts, store = server.counts(), reading["store"]
-            taken = store.get("rows_ahead", 0) + store.get("rows_singly", 0)
-            found[f"requests_a_sample_of_{LEAVES}_leaves_on_{LANES}_lanes_{name}"] = counts["requests"] / taken
-            found[f"bytes_a_sample_{name}"] = counts["bytes"] / taken
+            rows = store["wanted_bytes"] / _row_bytes(folder)  # those that were fetched; some are not drawn yet
+            found[f"requests_a_sample_of_{LEAVES}_leaves_on_{LANES}_lanes_{name}"] = store["long_ranges"] / rows
+            found[f"bytes_for_each_wanted_byte_{name}"] = store["long_range_bytes"] / store["wanted_bytes"]
+            found[f"requests_in_all_{name}"] = counts["requests"]
             found[f"spool_peak_bytes_of_a_worker_{name}"] = store.get("spool_peak_bytes", 0)
     return found
+
+
+def _row_bytes(folder: Path) -> float:
+    """Mean size of a sample with its headers."""
+    return sum(tar.stat().st_size for tar in folder.glob("*.tar")) / float(image_facts(folder)["samples"])
+
+
+def _made_long_shards(folder: Path, *, quick: bool) -> Path:
+    """The photographs again and again, in shards beyond the 512 MiB that the Multi-Storage Client keeps in memory."""
+    made = folder.parent / f"{folder.name}-long-shards"
+    if (made / ".nv-meta" / "dataset.yaml").exists():
+        return made
+    made.mkdir(exist_ok=True)
+    members = [item for tar in sorted(folder.glob("*.tar")) for item in _members(tar)]
+    size_bytes = sum(len(data) for _, data in members)
+    for shard in range(1 if quick else 2):
+        with TarWriter(made / f"shard-{shard:06d}.tar") as tar:
+            for lap in range(-(-LONG_SHARD_BYTES // size_bytes)):
+                for name, data in members:
+                    tar.add(f"{shard}-{lap:03d}-{name}", data)
+    prepare_dataset(made, split_ratio={"train": 1.0}, num_workers=1)
+    (made / ".nv-meta" / "dataset.yaml").write_bytes((folder / ".nv-meta" / "dataset.yaml").read_bytes())
+    return made
 
 
 def _made_leaves(folder: Path) -> Path:

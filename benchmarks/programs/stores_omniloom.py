@@ -1,6 +1,9 @@
 """JPEG photographs through omniloom, from a disk or a store, by a paced consumer. Default settings."""
 
+import os
+import tempfile
 import time
+from pathlib import Path
 
 from meter import arguments, check_image_batch, report
 from paced import paced
@@ -8,6 +11,10 @@ from paced import paced
 from omniloom import DefaultTaskEncoder, SampleDecoder, WorkerConfig, get_loader, get_train_dataset
 
 options = arguments("data", "workers", "batch_size", "step_seconds", "warm_up_batches", "window_seconds")
+if "OMNILOOM_CACHE" in os.environ:  # nothing is kept from run to run
+    kept = Path(os.environ["OMNILOOM_CACHE"])
+    kept.mkdir(parents=True, exist_ok=True)
+    os.environ["OMNILOOM_CACHE"] = tempfile.mkdtemp(dir=kept)
 started = time.perf_counter()
 
 

@@ -1,4 +1,4 @@
-"""What opening a data set in a store asks for: few requests, once a machine, and no shard that a listing has told of."""
+"""What opening a set in a store asks for: few requests, once a machine, and no shard that a listing has told of."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_neighbours_of_all_who_want_them_are_one_request(spool: Spool, blob: str
         spool.want(((blob, *one), 0) for one in ranges[lane::4])
     spool.ask_for((blob, *ranges[50]))
     taken(spool, blob, ranges)
-    assert COUNTS.take() == {"long_ranges": 1, "long_range_bytes": 100_000}
+    assert COUNTS.take() == {"long_ranges": 1, "long_range_bytes": 100_000, "wanted_bytes": 100_000}
     assert spool.held_bytes == 100_000
 
 
@@ -55,6 +55,7 @@ def test_what_nobody_wants_is_a_bounded_share(spool: Spool, blob: str, seed: int
     taken(spool, blob, ranges)
     wanted = sum(stop - start for start, stop in ranges)
     counts = COUNTS.take()
+    assert counts["wanted_bytes"] == wanted
     assert wanted <= counts["long_range_bytes"] <= wanted * (1 + GAP_SHARE) + counts["long_ranges"] * GAP_BYTES
     assert counts["long_ranges"] < len(ranges)
 
@@ -89,7 +90,7 @@ def test_no_long_range_grows_beyond_what_is_said(spool: Spool, blob: str) -> Non
     for one in ranges:
         spool.ask_for((blob, *one), longest_bytes=100_000)
     taken(spool, blob, ranges)
-    assert COUNTS.take() == {"long_ranges": 4, "long_range_bytes": 400_000}
+    assert COUNTS.take() == {"long_ranges": 4, "long_range_bytes": 400_000, "wanted_bytes": 400_000}
     assert LONG_RANGE_BYTES == 8 * MB  # as docs/stores.md says
 
 

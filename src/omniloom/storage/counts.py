@@ -41,5 +41,6 @@ class Counts:
 
 
 COUNTS = Counts()
-"""The counts of this process: ``requests``, ``fetched_bytes``, ``retries_<fault>``, ``cache_hits`` and ``cache_misses``
+"""The counts of this process: ``requests``, ``fetched_bytes``, ``retries_<fault>``, ``long_ranges`` that were fetched
+ahead, ``long_range_bytes`` and the ``wanted_bytes`` among them, ``cache_hits`` and ``cache_misses``
 (in blocks), ``cache_evictions``, ``cache_write_failures``."""

@@ -115,7 +115,8 @@ class Spool:
             coming: Future[None] = Future()
             for first, last in ranges:
                 self._entries[url, first, last].coming = coming
-                self.held_bytes += last - first
+            wanted_bytes = sum(last - first for first, last in ranges)
+            self.held_bytes += wanted_bytes
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
             heapq.heappush(self._waiting, (turn, next(self._serial), (coming, url, start, stop, ranges)))
             if len(self._threads) < CONNECTIONS:
@@ -125,6 +126,7 @@ class Spool:
             self._more.notify()
         COUNTS.add("long_ranges", 1)
         COUNTS.add("long_range_bytes", stop - start)
+        COUNTS.add("wanted_bytes", wanted_bytes)
 
     def take(self, url: str, start: int, stop: int) -> bytes | None:
         """A range that is wanted, waited for where it is not here yet; ``None`` where nobody wants it.
