@@ -104,3 +104,32 @@ def test_each_rank_counts_its_own_batches(shards, encoder):  # so says the docst
         config = energon.WorkerConfig(rank=rank, world_size=2, num_workers=0, lanes=6)
         dataset = energon.get_train_dataset(shards, batch_size=1, worker_config=config, task_encoder=encoder)
         assert [index for _, index in zip(range(8), energon.get_loader(dataset), strict=False)] == list(range(8))
+
+
+def test_small_functions_have_energons_signatures(shards):
+    from omniloom.energon.flavors.webdataset.structs import DatasetSubset  # noqa: PLC0415
+
+    from omniloom.energon import bracecollapse, eyaml  # noqa: PLC0415 - modules of the table
+
+    file = shards / "a.yaml"
+    file.write_bytes(b"a: [1, yes]\n")
+    with file.open("rb") as stream:
+        assert (
+            eyaml.load_yaml(stream) == eyaml.load_yaml(b"a: [1, yes]") == eyaml.load_yaml_json(file) == {"a": [1, True]}
+        )
+    with pytest.raises(omniloom.ConfigError, match=r"\.yaml or \.json"):
+        eyaml.load_yaml_json(shards / "a.toml")
+    names = ["x001.tar", "x003.tar", "x002.tar", "y.tar"]
+    assert bracecollapse.collapse(names) == ["x{001..003}.tar", "y.tar"]
+    assert bracecollapse.collapse(names, keep_order=True) == names
+    prepare(shards)
+    (shards / ".nv-meta" / "dataset.yaml").write_text(CRUDE)
+    half = DatasetSubset(range=(0.5, 1.0), absolute_range=(1, 5))  # rows 1 to 4, of these the second half
+    assert half.compute_subset(6) == (3, 5)
+
+    def keys(**settings):
+        loader = energon.load_dataset(shards)
+        dataset = loader.get_dataset(training=False, split_part="train", worker_config=NO_WORKERS, **settings)
+        return [one["__key__"] for one in energon.get_loader(dataset.build())]
+
+    assert keys(subset=half) == keys()[3:5]

@@ -56,6 +56,7 @@ _HOMES = {
         "DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference DatasetLoader Metadataset "
         "MetadatasetV2 load_dataset traverse_metadataset prepare_metadataset"
     ),
+    f"{_ADAPTERS}.reading": "load_yaml load_yaml_json collapse DatasetSubset",
     f"{_ADAPTERS}.loader_interface": "DatasetLoaderInterface",
     f"{_ADAPTERS}.joined": "JoinedWebdatasetFactory",
     f"{_ADAPTERS}.references": (
@@ -86,7 +87,6 @@ HOME: dict[str, tuple[str, str]] = {
     "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "DefaultGenericWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
     "StandardWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
-    "DatasetSubset": ("omniloom.data.mix.subset", "Subset"),
     "EmptyDatasetError": ("omniloom.errors", "DatasetError"),
     "SampleException": ("omniloom.errors", "SampleError"),
     "JsonValueError": ("omniloom.errors", "ConfigError"),
@@ -106,8 +106,6 @@ HOME: dict[str, tuple[str, str]] = {
     "FlexState": ("builtins", "dict"),
     "ImageDecoderType": ("builtins", "str"),
     "AVDecoderType": ("builtins", "str"),
-    "load_yaml": ("omniloom.data.index.yaml_dialect", "load_yaml"),
-    "collapse": ("omniloom.data.index.braces", "collapse_braces"),
     "MAIN_FOLDER_NAME": ("omniloom.data.index.layout", "MAIN_FOLDER"),
     "INDEX_SQLITE_FILENAME": ("omniloom.data.index.layout", "DATABASE"),
     "INDEX_UUID_FILENAME": ("omniloom.data.index.layout", "UUID_FILE"),
@@ -234,7 +232,7 @@ MODULES: dict[str, str] = {
     "epathlib": "DEFAULT_PROFILE_NAME EPath",
     "epathlib.epath": "DEFAULT_PROFILE_NAME EPath NVDATASET_CACHE_DIR",
     "errors": "FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample log_exception reraise_exception",
-    "eyaml": "load_yaml",
+    "eyaml": "load_yaml load_yaml_json",
     "flavors": " ".join([*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET, "AVDecoderType ImageDecoderType"]),
     **_under("flavors", _FLAVORS),
     "flavors.base_dataset": f"{_BASE} ExtendableDataclassMixin FlexState",

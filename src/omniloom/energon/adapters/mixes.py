@@ -139,6 +139,17 @@ class DatasetLoader(DatasetLoaderInterface):
             blend_mode=_MODES.get(flat.mode, DatasetBlendMode.NONE),
         )
 
+    def get_dataset(self, *, training: bool, worker_config: Any, **settings: Any) -> BaseCoreDatasetFactory:
+        """The one data set that the path names. Arguments as for `get_datasets`.
+
+        Raises:
+            ConfigError: it names several.
+        """
+        found = self.get_datasets(training=training, worker_config=worker_config, **settings).datasets
+        if len(found) != 1:
+            raise ConfigError(f"{self.path}: a mix of {len(found)} data sets; one expected")
+        return found[0].dataset
+
     @property
     def splits(self) -> dict[str, Any]:
         """The parts of a metadataset, as `omniloom.energon.adapters.references` shows them.
