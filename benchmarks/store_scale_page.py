@@ -67,8 +67,8 @@ def _opening(results: Mapping[str, Any]) -> str:
             _table(("who", "requests", "bytes", "seconds"), rows),
             "Opening lists the data set once and fetches the small files of `.nv-meta`; another process asks whether "
             f"they are still the same. An epoch takes {epoch['requests'] / epoch['samples']:.3f} requests a sample and "
-            f"{epoch['bytes'] / payload:.2f} bytes for each byte of payload; each shard costs one look and its index "
-            "on top, once a process and once a machine.",
+            f"{epoch['bytes'] / payload:.2f} bytes for each byte of payload; each shard costs its index on top, "
+            "once a machine.",
         )
     )
 
