@@ -34,6 +34,8 @@ from omniloom.tools.main import run
 from omniloom.train import trained
 
 words, folder = json.loads(sys.argv[1]), sys.argv[2]
+if "--tensor-parallel" in words and words[words.index("--tensor-parallel") + 1] != "1":
+    trained.load_model = None  # ranks that share a model read their slices: none calls for a whole one
 children = []
 for rank in range(int(os.environ["WORLD_SIZE"])):
     child = os.fork()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import distributed
@@ -51,19 +53,21 @@ class Share:
         return [given for _, writes, given in sorted(told, key=lambda one: one[:2]) if writes]
 
 
-def share_of_rank(model: Llava, *, tensor: int = 1) -> Share:
-    """Lay a model over the ranks of the job: its matrices over `tensor` neighbours, copies over the rest.
+def share_of_rank(*, tensor: int, device: str) -> tuple[Share, Callable[[Llava], None] | None]:
+    """What this rank does of a job, and what cuts a model for it: over `tensor` neighbours, with copies on the rest.
 
     Args:
-        model: with its weights, the same on all ranks, on this rank's device.
         tensor: ranks that share one model.
+        device: kind of the ranks' devices.
+
+    Returns:
+        The share; and a function that cuts a model, with values or on ``meta``, or ``None`` where each rank has all.
 
     Raises:
-        ConfigError: the ranks, or the model, cannot be divided so.
+        ConfigError: the ranks cannot be divided so.
     """
-    ranks = lay_out(ParallelConfig(tensor=tensor), device=next(model.parameters()).device.type)
-    if ranks.tensor_mesh is not None:
-        cut_tensors(model, ranks.tensor_mesh)
-    return Share(
+    ranks = lay_out(ParallelConfig(tensor=tensor), device=device)
+    share = Share(
         number=ranks.data_rank, shares=ranks.data_ranks, writes=ranks.loads, several=distributed.is_initialized()
     )
+    return share, None if ranks.tensor_mesh is None else partial(cut_tensors, mesh=ranks.tensor_mesh)

@@ -45,7 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "mount": Entry("omniloom.tools.mount:command", "Show a prepared data set as a folder of files."),
     "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
     "generate": Entry("omniloom.tools.generate:command", "Answer the items of a benchmark."),
-    "ask": Entry("omniloom.tools.generate:ask", "Ask a model one question about one image."),
+    "ask": Entry("omniloom.tools.ask:command", "Ask a model one question about one image."),
     "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
     "report": Entry("omniloom.tools.report:command", "Show runs and scores as one HTML page."),
     "state": Entry("omniloom.tools.state:command", "Show and check saved loader states, deal them to ranks."),

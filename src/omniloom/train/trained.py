@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omniloom.conversion.published import Published, companions_of
 from omniloom.errors import ConfigError
 from omniloom.generate.prompts import Prompter
+from omniloom.model.build import build as build_module
 from omniloom.model.llava import Llava
 from omniloom.train.build import RECIPE_FILE, own_device
 from omniloom.train.checkpoint import complete_checkpoints
 from omniloom.train.data import DataConfig, task_encoder
-from omniloom.train.filling import load_model
+from omniloom.train.filling import fill_model, load_model
 from omniloom.train.model_files import ModelConfig, model_config
 from omniloom.train.recipe import read_recipe
 from omniloom.weights.source import InMemory
@@ -55,26 +57,32 @@ def open_run(path: Path) -> Published:
     return Published(path, "omniloom", config, source, companions=companions)
 
 
-def open_trained(path: Path, *, template: str | None = None) -> Trained:
+def open_trained(path: Path, *, template: str | None = None, cut: Callable[[Llava], None] | None = None) -> Trained:
     """Open a model.
 
     Args:
         path: of a run, of one of its steps, or of a model with its weights.
         template: chat template; ``None``: the run's, or ``vicuna_v1``.
+        cut: lays a model without values over the ranks of a job; each then reads its slices alone. ``None``: the model
+            is whole.
 
     Raises:
         ConfigError: there is neither a run with a complete checkpoint nor a model.
     """
     settings, data, name = _settings_of(path)
     config = model_config(settings)
-    model = load_model(settings, config, seed=0)
+    device = own_device()
+    model = load_model(settings, config, seed=0).to(device) if cut is None else build_module(config, device="meta")
     if not isinstance(model, Llava):
         raise ConfigError(f"{path}: a {type(model).__name__} found; a vision-language model expected.")
+    if cut is not None:
+        cut(model)
+        fill_model(model.to_empty(device=device), settings, config, seed=0)
     encoder = task_encoder(data, settings, config, template=template)
     prompter = Prompter(
         tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images, image_id=config.image_token_id
     )
-    return Trained(model.to(own_device()).eval(), prompter, name)
+    return Trained(model.eval(), prompter, name)
 
 
 def _settings_of(path: Path) -> tuple[ModelConfig, DataConfig, str]:
