@@ -18,7 +18,7 @@ _PARTIAL = (
     "them, hangs on `num_workers`"
 )
 _NUMBERS = (
-    "writes down random numbers that follow from how many samples a worker made before; here they follow from the "
+    "writes down sample indices and random numbers that count what a worker made before; here both follow from the "
     "sample's key, so that any number of workers and ranks augments it alike. `current_batch_index` counts as there"
 )
 _CLASSES = "makes objects of classes within Energon's `prepare`"
