@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import click
 
 from omniloom.evaluate.answer_files import AnswerFile, fingerprint, read_answers
 from omniloom.evaluate.result import Missing, Result, evaluate
+from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.storage.files import replace_file
+from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, tell
+from omniloom.tools.lmms_eval_run import run_lmms_eval
 
 EXIT_INCOMPLETE = 1
 
@@ -29,23 +33,36 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
     epilog="\b\nExamples:\n"
     "  omniloom evaluate coco-captions --answers captions.jsonl --ground-truth captions_val2014.json\n"
     "  omniloom evaluate mmmu --answers outputs/llava --ground-truth answer_dict_val.json --variant published\n"
+    "  omniloom evaluate textvqa --model runs/sft --input-image-path images --ground-truth val.json\n"
     "  omniloom evaluate --list"
 )
-@click.argument("task_name", metavar="TASK")
+@click.argument("task_name", metavar="TASK", required=False)
+@click.option("--task", "task_option", help="The same as TASK.")
 @click.option(
-    "--answers", "--input-path", "answers_path", required=True, type=click.Path(path_type=Path),
+    "--answers", "--input-path", "answers_path", type=click.Path(path_type=Path),
     help="Answers: a file, a folder, or the beginning of the names of several *.jsonl files.",
 )  # fmt: skip
 @click.option(
-    "--ground-truth", "--groundtruth-path", "--gt-path", "truth_path", required=True,
-    type=click.Path(path_type=Path), help="The benchmark's own file or folder, or a prefix of Parquet tables.",
+    "--ground-truth", "--groundtruth-path", "--gt-path", "truth_path", type=click.Path(path_type=Path),
+    help="The benchmark's own file or folder, or a prefix of Parquet tables.",
 )  # fmt: skip
 @click.option("--variant", help="The rule, where several are in use; see --list.")
 @click.option(
     "--missing", type=click.Choice(["wrong", "leave-out"]), default="wrong", show_default=True,
     help="What becomes of items without an answer. Either way the exit code is 1.",
 )  # fmt: skip
-@click.option("--model", help="What the result says the model is; by default what `generate` says.")
+@click.option(
+    "--model", "--model-path", "model", help="Without --answers: the folder of the model that is to answer. With them: "
+    "what the result says the model is; by default what `generate` says.",
+)  # fmt: skip
+@click.option(
+    "--answers-to", type=click.Path(path_type=Path, dir_okay=False),
+    help="Where a model's answers go; what is there already stays.  [default: TASK-answers.jsonl]",
+)  # fmt: skip
+@click.option(
+    "--inside", type=click.Choice(["lmms-eval"]),
+    help="Let lmms-eval ask --model and score it, with its data; TASK is then one of its own.",
+)  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here as JSON.")
 @click.option(
     "--items", "items_path", type=click.Path(path_type=Path, dir_okay=False),
@@ -53,34 +70,50 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Name the tasks.")
+@options(ASKING)
 def command(
-    task_name: str,
+    task_name: str | None,
     *,
-    answers_path: Path,
-    truth_path: Path,
+    task_option: str | None,
+    answers_path: Path | None,
+    truth_path: Path | None,
     variant: str | None,
     missing: Missing,
     model: str | None,
+    answers_to: Path | None,
+    inside: str | None,
     output: Path | None,
     items_path: Path | None,
     as_json: bool,
+    limit: int | None,
+    **words: Any,
 ) -> int:
-    """Score a model's answers to a benchmark.
+    """Score answers to a benchmark, or let a model answer it first.
+
+    With --answers, files of any model are scored. With --model alone, that model answers as with `omniloom generate`,
+    and its answers are scored.
 
     The exit code is 1 when an item has no answer, several different ones, or an answer is to no item: the score is
     printed, and what is wrong with it.
     """
-    task = find_task(task_name)
+    name = _task_name(task_name, task_option)
+    if inside is not None:
+        return run_lmms_eval(name, model, output=output, limit=limit, words=words)
+    if truth_path is None:
+        raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
+    task = find_task(name)
+    items = task.read(truth_path)
+    asked = items[:limit]
+    if answers_path is None:
+        made, answers_path = _let_answer(task, asked, model, truth=truth_path, answers=answers_to, words=words)
+        model = None
+        if not made.speaks:
+            return EXIT_INCOMPLETE if made.done.failed else 0
     given = read_answers(answers_path, task)
-    made_by = _made_by(given)
-    about: dict[str, Any] = {
-        "model": model or made_by.get("model"),
-        "sampling": {name: value for name, value in made_by.items() if name not in ("model", "task")} or None,
-        "ground_truth": str(truth_path),
-        "ground_truth_sha256": fingerprint(truth_path),
-        "answer_files": dict(given.files),
-    }
-    result = evaluate(task, task.read(truth_path), given.answers, variant=variant, missing=missing, about=about)
+    beyond = {item.id for item in items[len(asked) :]}
+    about = _about(given, model, truth_path) | ({} if limit is None else {"limit": limit})
+    answers = [answer for answer in given.answers if answer.id not in beyond]
+    result = evaluate(task, asked, answers, variant=variant, missing=missing, about=about)
     plain = result.to_plain()
     if output is not None:
         replace_file(output, json.dumps(plain, indent=1).encode() + b"\n")
@@ -88,6 +121,38 @@ def command(
         replace_file(items_path, _item_lines(result))
     click.echo(json.dumps(plain) if as_json else _table(plain))
     return 0 if result.account.complete else EXIT_INCOMPLETE
+
+
+def _task_name(argument: str | None, option: str | None) -> str:
+    if (argument is None) == (option is None):
+        raise click.UsageError("one task expected, as TASK or with --task; `--list` names them.")
+    return str(argument or option)
+
+
+def _let_answer(
+    task: Task, items: Sequence[Item], model: str | None, *, truth: Path, answers: Path | None, words: Words
+) -> tuple[Made, Path]:
+    """Answers of a model, and where they are."""
+    if model is None:
+        raise click.UsageError("--answers and --model are missing: answers, or a model that gives them, expected.")
+    answers = answers or Path(f"{task.name}-answers.jsonl")
+    folder = image_folder(words["images"], truth)
+    made = make_answers(task, items, model_path=Path(model), folder=folder, output=answers, words=words)
+    if made.speaks:
+        tell(answers, made.done, None)
+    return made, answers
+
+
+def _about(given: AnswerFile, model: str | None, truth: Path) -> dict[str, Any]:
+    """What a result says of where it is from."""
+    made_by = _made_by(given)
+    return {
+        "model": model or made_by.get("model"),
+        "sampling": {name: value for name, value in made_by.items() if name not in ("model", "task")} or None,
+        "ground_truth": str(truth),
+        "ground_truth_sha256": fingerprint(truth),
+        "answer_files": dict(given.files),
+    }
 
 
 def _made_by(given: AnswerFile) -> dict[str, Any]:
@@ -124,6 +189,8 @@ def _table(plain: dict[str, Any]) -> str:
         lines.append(f"  {name}: {count:,}, such as {', '.join(plain['ids'][name][:3])}")
     if plain["checked_against"] == "unverified":
         lines.append("  The rule is unverified: no official output was at hand to compare it with.")
+    if "limit" in plain:
+        lines.append(f"  Of the first {plain['limit']:,} items alone: not a score of the benchmark.")
     if not plain["complete"]:
         lines.append("  INCOMPLETE: this score is not one of the whole benchmark.")
     return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""``omniloom evaluate --inside lmms-eval``: its command with a model of ours, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from omniloom.errors import ConfigError
+
+
+def run_lmms_eval(
+    task: str, model: str | None, *, output: Path | None, limit: int | None, words: Mapping[str, Any]
+) -> int:
+    """Let lmms-eval ask a model of ours and score it; its exit code.
+
+    Args:
+        task: its name there.
+        model: folder of a run or of a model.
+        output: where it writes its results and its log of samples; ``None``: it prints the results alone.
+        limit: items at most.
+        words: values of the flags of `omniloom.tools.answering`; a task there says itself how words are chosen.
+
+    Raises:
+        ConfigError: lmms-eval is not installed.
+    """
+    if model is None:
+        raise click.UsageError("--model is missing; the folder of the model that lmms-eval is to ask expected.")
+    if find_spec("lmms_eval") is None:
+        raise ConfigError("lmms-eval is not installed beside omniloom: pip install omniloom[lmms-eval].")
+    settings = {
+        "pretrained": model,
+        "template": words["template"],
+        "batch_size": words["batch_size"],
+        "batch_tokens": words["batch_tokens"],
+        "max_frames_num": words["num_frames"],
+    }
+    given = ",".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+    command = [sys.executable, "-m", "lmms_eval", "--model", "omniloom", "--model_args", given, "--tasks", task]
+    command += ["--batch_size", str(words["batch_size"])]
+    command += [] if limit is None else ["--limit", str(limit)]
+    command += [] if output is None else ["--output_path", str(output), "--log_samples"]
+    return subprocess.run(command, check=False).returncode
