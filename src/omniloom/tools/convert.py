@@ -10,8 +10,9 @@ import click
 
 from omniloom.data.convert.tar_archives import plan_unpacking, unpack_archives
 from omniloom.tools.convert_offline import offline_commands
-from omniloom.tools.convert_options import EXIT_LEFT_OUT, convert_shown, shard_options
+from omniloom.tools.convert_options import EXIT_LEFT_OUT, convert_shown, input_files, shard_options
 from omniloom.tools.convert_recipes import recipe_commands
+from omniloom.tools.place_type import PLACE
 from omniloom.tools.progress_bar import progress_bar
 
 
@@ -29,13 +30,13 @@ def command() -> None:
         "  omniloom convert llava blip_laion_cc_sbu_558k.json --images images.zip --out shards --split-ratio 9,1,0"
     ),
 )
-@click.argument("json_path", metavar="JSON", type=click.Path(path_type=Path))
+@click.argument("json_path", metavar="JSON", type=PLACE)
 @shard_options
 @click.pass_context
 def llava(
     ctx: click.Context,
     /,
-    json_path: Path,
+    json_path: str,
     **settings: Any,
 ) -> None:
     """LLaVA-style JSON or JSONL, and its images.
@@ -48,7 +49,8 @@ def llava(
     is 1 if there are any, unless --allow-missing is given. Run it again after a stop to go on, or when missing images
     have come to take them in.
     """
-    convert_shown(ctx, json_path, **settings)
+    (path,) = input_files([json_path], settings)
+    convert_shown(ctx, path, **settings)
 
 
 @command.command(

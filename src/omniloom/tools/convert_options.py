@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from omniloom.data.convert.entry_source import EntrySource
+from omniloom.data.convert.entry_source import EntrySource, JsonEntries
 from omniloom.data.convert.llava import LlavaSummary, convert_llava
 from omniloom.data.convert.llava_conversion import LlavaOptions, Progress
+from omniloom.data.convert.shares import SharedConversion
 from omniloom.data.convert.staged_output import staged_output
-from omniloom.storage.urls import is_url, join_url, name_of, redacted
+from omniloom.data.index.shard_share import parse_shard_range
+from omniloom.storage.node_copy import kept_copy
+from omniloom.storage.urls import is_url, join_url, name_of, parent_url, redacted
 from omniloom.tools.place_type import PLACE
+from omniloom.tools.prepare import opened_executor
 from omniloom.tools.progress_bar import progress_bar
 
 EXIT_LEFT_OUT = 1
@@ -49,7 +53,7 @@ def _json_object(_ctx: click.Context, _parameter: click.Parameter, text: str | N
 
 _OPTIONS = (
     click.option(
-        "--images", type=click.Path(path_type=Path), help="Folder or zip of images.  [default: JSON's folder]"
+        "--images", type=PLACE, help="Folder or zip of images; a path or the URL of a folder.  [default: JSON's folder]"
     ),
     click.option("--out", required=True, type=PLACE, help="Folder of the data set to make; a path or URL."),
     click.option("--max-count", default=10_000, show_default=True, type=click.IntRange(1), help="Samples of a shard."),
@@ -79,6 +83,11 @@ _OPTIONS = (
     click.option("--overwrite", is_flag=True, help="Throw away what an earlier conversion left in --out."),
     click.option("--allow-missing", is_flag=True, help="Exit with 0 although entries were left out."),
     click.option("--threads", default=4, show_default=True, type=click.IntRange(0), help="Images read at a time."),
+    click.option("--executor", metavar="URL", help="Convert in shares there: dask://host:port, ray://, processes://8."),
+    click.option(
+        "--shares", default=16, show_default=True, type=click.IntRange(1), help="How many shares, with --executor."
+    ),
+    click.option("--shard-range", metavar="I/N", help="Convert share I of N alone, from 0 on, and leave it for merge."),
     click.option("--progress/--no-progress", default=True, help="Show how far it is."),
     click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
 )
@@ -89,6 +98,18 @@ def shard_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def input_files(places: Sequence[str], settings: dict[str, Any]) -> list[Path]:
+    """The files that a conversion reads: those of a store are brought here, and their images stay beside them.
+
+    Args:
+        places: paths or URLs.
+        settings: options of the command; ``images`` is set to the folder of a file in a store where none is given.
+    """
+    if is_url(places[0]) and settings.get("images") is None:
+        settings["images"] = parent_url(places[0])
+    return [kept_copy(place) for place in places]
 
 
 def convert_shown(
@@ -106,6 +127,9 @@ def convert_shown(
     progress: bool,
     as_json: bool,
     out: str,
+    executor: str | None,
+    shares: int,
+    shard_range: str | None,
     **rest: Any,
 ) -> None:
     """Convert with a progress bar and print the summary. Exits with 1 where entries were left out.
@@ -119,6 +143,9 @@ def convert_shown(
         progress: show the bar.
         as_json: print the summary as JSON.
         out: folder of the data set, a path or URL.
+        executor: where shares of it are made; ``None``: all of it is made here.
+        shares: how many shares there are then.
+        shard_range: the one share that is made; ``None``: all.
         rest: as for `convert_llava`.
     """
     options = LlavaOptions(
@@ -129,6 +156,19 @@ def convert_shown(
         on_duplicate=on_duplicate,
         follow_links=follow_links,
     )
+    made: dict[str, Any] = {"options": options, "sqlite": not no_sqlite}
+    if executor is not None or shard_range is not None:
+        summary = _in_shares(source, out, made | rest, executor=executor, shares=shares, shard_range=shard_range)
+    else:
+        summary = _at_once(source, out, made | rest, progress=progress)
+    click.echo(json.dumps(summary.to_json()) if as_json else _told(summary))
+    if shard_range is not None and not as_json:
+        click.echo(f"Once all shares are done, run `omniloom merge {redacted(out)}`.")
+    if summary.left_out and not allow_missing:
+        ctx.exit(EXIT_LEFT_OUT)
+
+
+def _at_once(source: Path | EntrySource, out: str, settings: dict[str, Any], *, progress: bool) -> LlavaSummary:
     begin = time.monotonic()
     with progress_bar("Converting", shown=progress) as display:
 
@@ -136,14 +176,31 @@ def convert_shown(
             rate = state.counts.samples / max(time.monotonic() - begin, 1e-9)
             display.show(state.fraction, f"{state.counts.samples:,} samples, {rate:,.0f} samples/s")
 
-        with staged_output(out, overwrite=bool(rest.get("overwrite"))) as folder:
-            made: dict[str, Any] = {"options": options, "sqlite": not no_sqlite, "on_progress": show, "out": folder}
-            summary = convert_llava(source, **made, **rest)
-    if is_url(out):
-        summary = replace(summary, out=redacted(out), report=redacted(join_url(out, name_of(str(summary.report)))))
-    click.echo(json.dumps(summary.to_json()) if as_json else _told(summary))
-    if summary.left_out and not allow_missing:
-        ctx.exit(EXIT_LEFT_OUT)
+        with staged_output(out, overwrite=bool(settings.get("overwrite"))) as folder:
+            summary = convert_llava(source, out=folder, on_progress=show, **settings)
+    return _named(summary, out) if is_url(out) else summary
+
+
+def _in_shares(
+    source: Path | EntrySource,
+    out: str,
+    settings: dict[str, Any],
+    *,
+    executor: str | None,
+    shares: int,
+    shard_range: str | None,
+) -> LlavaSummary:
+    entries = JsonEntries(source) if isinstance(source, Path) else source
+    place = out if is_url(out) else str(Path(out).absolute())
+    conversion = SharedConversion(entries, place, settings)
+    if shard_range is None:
+        with opened_executor(executor) as workers:
+            return conversion.run(workers, shares=shares)
+    return conversion.run_one(parse_shard_range(shard_range))
+
+
+def _named(summary: LlavaSummary, out: str) -> LlavaSummary:
+    return replace(summary, out=redacted(out), report=redacted(join_url(out, name_of(str(summary.report)))))
 
 
 def _told(summary: LlavaSummary) -> str:

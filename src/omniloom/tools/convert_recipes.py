@@ -11,7 +11,8 @@ import click
 from omniloom.data.convert.parquet_entries import ParquetEntries
 from omniloom.data.convert.recipes import RECIPES, Recipe, RecipeEntries
 from omniloom.data.convert.video_entries import VideoEntries
-from omniloom.tools.convert_options import convert_shown, shard_options
+from omniloom.tools.convert_options import convert_shown, input_files, shard_options
+from omniloom.tools.place_type import PLACE
 
 _PATH = click.Path(path_type=Path)
 
@@ -28,12 +29,12 @@ def _command(recipe: Recipe) -> click.Command:
     files = [f"FILE_{number}" for number in range(1, len(recipe.files) + 1)] if len(recipe.files) > 1 else ["FILE"]
 
     def convert(ctx: click.Context, /, **settings: Any) -> None:
-        paths = [settings.pop(name.lower()) for name in files]
+        paths = input_files([settings.pop(name.lower()) for name in files], settings)
         convert_shown(ctx, RecipeEntries(recipe, paths), **settings)
 
     function = shard_options(click.pass_context(convert))
     for name in reversed(files):
-        function = click.argument(name.lower(), metavar=name, type=_PATH)(function)
+        function = click.argument(name.lower(), metavar=name, type=PLACE)(function)
     return click.command(
         recipe.name,
         help=f"{recipe.summary}\n\nSee `omniloom convert llava --help` for what is counted, and for going on.",
@@ -62,12 +63,13 @@ def parquet(ctx: click.Context, /, path: Path, **settings: Any) -> None:
     "video",
     epilog="\b\nExample:\n  omniloom convert video llava_video_178k.json --images videos --out shards",
 )
-@click.argument("json_path", metavar="JSON", type=_PATH)
+@click.argument("json_path", metavar="JSON", type=PLACE)
 @shard_options
 @click.pass_context
-def video(ctx: click.Context, /, json_path: Path, **settings: Any) -> None:
+def video(ctx: click.Context, /, json_path: str, **settings: Any) -> None:
     """Questions about videos in JSON or JSONL: video, and conversations or a question and its answer.
 
     --images is the folder (or zip) of the videos.
     """
-    convert_shown(ctx, VideoEntries(json_path), **settings)
+    (path,) = input_files([json_path], settings)
+    convert_shown(ctx, VideoEntries(path), **settings)

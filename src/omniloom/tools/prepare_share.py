@@ -6,6 +6,7 @@ import json
 
 import click
 
+from omniloom.data.convert.shares import merge_shares, shares_of
 from omniloom.data.index.shard_range import scan_shard_range
 from omniloom.data.index.shard_share import parse_shard_range
 from omniloom.tools.place_type import PLACE
@@ -53,11 +54,24 @@ def prepare_share(dataset: str, options: PrepareOptions) -> None:
 @prepare_options
 @click.pass_context
 def command(context: click.Context, dataset: str, options: PrepareOptions) -> None:
-    """Put the shares of a preparation together.
+    """Put the shares of a preparation, or of a conversion, together.
 
-    Shards whose share was lost are scanned now; then it goes on as `omniloom prepare` does, with its options.
+    Shards whose share was lost are scanned now; then it goes on as `omniloom prepare` does, with its options. Of a
+    conversion all shares have to be there.
     """
     if options.shard_range is not None:
         raise click.UsageError("merge puts all shares together: leave --shard-range out.")
+    if shares_of(dataset):
+        _merge_conversion(dataset, options)
+        return
     if prepare_command.callback is not None:
         context.invoke(prepare_command.callback, dataset, **options.given())
+
+
+def _merge_conversion(dataset: str, options: PrepareOptions) -> None:
+    with opened_executor(options.executor) as executor:
+        merged = merge_shares(dataset, executor=executor, split_ratio=options.split_ratio, sqlite=not options.no_sqlite)
+    if options.as_json:
+        click.echo(json.dumps(merged.to_json()))
+        return
+    click.echo(f"{merged.counts.samples:,} samples in {merged.shards:,} shards: {dataset} is {merged.dataset_type}.")

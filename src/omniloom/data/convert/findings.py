@@ -51,6 +51,14 @@ class Counts:
             for name, value in vars(self).items()
         }
 
+    def add(self, other: Counts) -> None:
+        """Add what was counted elsewhere."""
+        for name, value in vars(other).items():
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
         """Counts out of what `to_json` gave."""

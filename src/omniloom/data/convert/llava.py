@@ -68,7 +68,7 @@ class LlavaSummary:
 def convert_llava(
     json_path: Path | EntrySource,
     *,
-    images: Path | None = None,
+    images: Path | str | None = None,
     out: Path,
     options: LlavaOptions | None = None,
     split_ratio: str = "1,0,0",
@@ -86,7 +86,7 @@ def convert_llava(
 
     Args:
         json_path: a JSON list of entries, or one entry a line; or the entries of another kind of data set.
-        images: folder or zip archive that the entries' image names are relative to; ``None`` is the JSON's folder.
+        images: folder (a path or URL) or zip archive that the image names are relative to; ``None``: the JSON's folder.
         out: folder of the data set to make.
         options: what decides the bytes of the shards.
         split_ratio: shares of train, val and test, by whole shards.
