@@ -72,12 +72,14 @@ def parse_metadataset(value: Any, place: Place | None = None) -> Metadataset:
     """
     place = place or Place()
     own = [key for key in value if str(key).startswith("x-")] if isinstance(value, Mapping) else []
-    fields = Fields(value, place, allowed=("splits", *_CLASS_KEYS, *own), what="a metadataset")
-    version = VERSIONS.get(str(fields.value.get("__class__", "Metadataset")))
+    named = value.get("__class__", "Metadataset") if isinstance(value, Mapping) else "Metadataset"
+    version = VERSIONS.get(str(named))
     if version is None:
         raise ConfigError(
-            f"{fields.at('__class__')}: class {fields.value['__class__']!r} found; expected {' or '.join(VERSIONS)}"
+            f"{place.at('__class__')}: class {named!r} found; expected {' or '.join(VERSIONS)}. A class of your own is "
+            "imported by omniloom.energon alone, and not where OMNILOOM_TRUST=0 forbids it."
         )
+    fields = Fields(value, place, allowed=("splits", *_CLASS_KEYS, *own), what="a metadataset")
     splits = fields.mapping("splits")
     if not splits:
         raise ConfigError(f"{place}: no splits; expected 'splits:' with an entry such as 'train:'")
