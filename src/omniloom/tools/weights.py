@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 
+from omniloom.tools.weights_adapter import adapter
 from omniloom.tools.weights_options import (
     form_options,
     layer_numbers,
@@ -28,6 +29,9 @@ _EXAMPLES = (
 @click.group(epilog=_EXAMPLES)
 def command() -> None:
     """Convert, combine, show and check weights."""
+
+
+command.add_command(adapter)
 
 
 @command.command(

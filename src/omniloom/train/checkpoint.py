@@ -203,6 +203,23 @@ def complete_checkpoints(folder: Path) -> dict[int, Path]:
     return DiskPlace(folder).found()
 
 
+def read_weights(path: Address, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Fill whole tensors with parameters of a checkpoint, by their names in its model. This process reads alone.
+
+    Raises:
+        StateError: the checkpoint has no such parameter, or one of another shape.
+    """
+    try:
+        with _quiet():
+            load_tensors(
+                {"model": dict(tensors)}, storage_reader=tensor_reader(path), planner=SoundPlanner(), no_dist=True
+            )
+    except StateError:
+        raise
+    except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
+        raise StateError(f"{path}: does not fit this model: {error}") from error
+
+
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
     weights, states = get_state_dict(model, _of_something(optimizer), options=_OPTIONS)
     return {"model": weights, "optimizer": states} if optimizer is not None else {"model": weights}

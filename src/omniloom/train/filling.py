@@ -9,16 +9,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
-from omniloom.conversion.loading import fill_parameter, load_weights
+from omniloom.conversion.loading import fill_parameter, load_weights, local_box
 from omniloom.conversion.published import open_published
 from omniloom.errors import ConfigError
 from omniloom.model.build import build as build_module
 from omniloom.model.build import parameter_shapes
 from omniloom.model.config import LlavaConfig
 from omniloom.model.initialize import initialize
-from omniloom.model.lora import LoraConfig, add_lora, fresh_factor, is_lora, merge_lora
-from omniloom.train.checkpoint import TRAINER, CheckpointConfig, Checkpoints
+from omniloom.model.lora import DOWN, UP, LoraConfig, add_lora, fresh_factor, is_lora, merge_lora
+from omniloom.train.checkpoint import TRAINER, CheckpointConfig, Checkpoints, read_weights
 from omniloom.train.model_files import ModelConfig
 from omniloom.weights.source import InMemory, Joined, Renamed, Source
 
@@ -75,12 +76,24 @@ def fill_model(
         published = open_published(settings.weights_folder, fresh=settings.fresh)
         load_weights(model, Joined(_without(published.source, settings.fresh), fresh), whole=whole)
         published.source.close()
-    elif not lora_of_checkpoint(start):
-        _restore(model, start, but=fresh)
     else:
-        # Merged as a whole: products of factors that are cut have no slices of their own.
-        merged = dict(load_model(settings, config, seed=seed).named_parameters())
-        load_weights(model, InMemory({name: each.detach() for name, each in merged.items()}), whole=whole)
+        _restore(model, start, but=fresh)
+        _merge_products(model, start, config, but=fresh)
+
+
+def learned_factors(start: Path, config: LlavaConfig) -> dict[str, torch.Tensor]:
+    """What a run has learned beside its matrices, whole, by name: small beside what it was added to.
+
+    Args:
+        start: a checkpoint of the run.
+        config: of its model.
+    """
+    model = build_module(config, device="meta")
+    add_lora(model, lora_of_checkpoint(start))
+    factors = {name: torch.empty_like(each, device="cpu") for name, each in model.named_parameters() if is_lora(name)}
+    if factors:
+        read_weights(start, {name: each.requires_grad_(False) for name, each in factors.items()})
+    return factors
 
 
 def lora_of_checkpoint(step: Path) -> dict[str, LoraConfig]:
@@ -126,6 +139,26 @@ def _restore(model: nn.Module, start: Path, *, but: Source) -> None:
         for name, parameter in model.named_parameters():
             if name in kept:
                 parameter.copy_(kept[name])
+
+
+@torch.no_grad()
+def _merge_products(model: nn.Module, start: Path, config: LlavaConfig, *, but: Source) -> None:
+    """Add to the weights of a run with LoRA its products; of each, a rank computes what it holds of the matrix."""
+    factors, settings = learned_factors(start, config), lora_of_checkpoint(start)
+    for name, parameter in model.named_parameters():
+        linear = name.removesuffix(".weight")
+        if name in but.tensors or f"{linear}.{DOWN}" not in factors:
+            continue
+        down, up = factors[f"{linear}.{DOWN}"], factors[f"{linear}.{UP}"]
+        own = parameter.data
+        if isinstance(parameter, DTensor):
+            own = parameter.to_local()
+            for cut in local_box(parameter):
+                held = slice(cut.start, cut.stop)
+                down, up = (down, up[held]) if cut.axis == 0 else (down[:, held], up)
+        if own.numel():
+            product = (up.float() @ down.float()) * settings[name.partition(".")[0]].scale
+            own.add_(product.to(own))
 
 
 def _taken_out(model: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
