@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.contract.remote_sets import BUCKET, remote_files, upload, use_server
+from tests.contract.remote_sets import BUCKET, remote_files, upload, use_server, write_tar
 from tests.contract.s3_server import s3_server
 
 from omniloom.data.convert.shares import joined_config
@@ -101,3 +102,33 @@ def test_shares_of_one_type_keep_it_and_others_become_crude() -> None:
     assert joined_config([question, photographs])["field_map"] == {"image": "png,jpg", "context": "json[0][value]"}
     crude = {"__module__": "megatron.energon", "__class__": "CrudeWebdataset"}
     assert joined_config([question, crude])["__class__"] == "CrudeWebdataset"
+
+
+def test_archives_of_a_store_are_unpacked_into_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = tmp_path / "plain"
+    for number in range(3):
+        write_tar(plain / f"s{number}.tar", [(f"{number}-{row}.txt", b"text " * 400) for row in range(20)])
+        packed = tmp_path / "packed" / "sub" / f"s{number}.tar.gz"
+        packed.parent.mkdir(parents=True, exist_ok=True)
+        packed.write_bytes(gzip.compress((plain / f"s{number}.tar").read_bytes()))
+    (tmp_path / "packed" / "sub" / "cut.tar.gz").write_bytes(packed.read_bytes()[:-20])
+    upload(tmp_path / "packed", f"{BUCKET}/packed")
+    unpack = ["convert", "tar", f"{BUCKET}/packed", "--out", f"{BUCKET}/unpacked", "--json", "--no-progress"]
+    assert run([*unpack, "--num-workers", "2"]) == 1
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(found["written"]) == 3
+    assert [fault["reason"] for fault in found["faults"]] == ["truncated"]
+    there = remote_files(f"{BUCKET}/unpacked")
+    assert there == {f"sub/s{n}.tar": (plain / f"s{n}.tar").read_bytes() for n in range(3)}
+    assert run([*unpack, "--executor", "threads://2"]) == 1
+    assert len(json.loads(capsys.readouterr().out.splitlines()[-1])["kept"]) == 3
+    one = ["convert", "tar", f"{BUCKET}/packed/sub/s1.tar.gz", "--out", str(tmp_path / "one.tar"), "--no-progress"]
+    assert run(one) == 0
+    assert (tmp_path / "one.tar").read_bytes() == (plain / "s1.tar").read_bytes()
+
+
+def test_duplicates_of_a_store_are_not_renamed_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tar(tmp_path / "twice" / "s0.tar", [("a.txt", b"1"), ("a.txt", b"2")])
+    upload(tmp_path / "twice", f"{BUCKET}/twice")
+    assert run(["prepare", f"{BUCKET}/twice", "--fix-duplicates", "--split-ratio", "1,0,0", "--non-interactive"]) == 1
+    assert "`omniloom prepare --fix-duplicates FOLDER`" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from omniloom.tools.convert_offline import offline_commands
 from omniloom.tools.convert_options import EXIT_LEFT_OUT, convert_shown, input_files, shard_options
 from omniloom.tools.convert_recipes import recipe_commands
 from omniloom.tools.place_type import PLACE
+from omniloom.tools.prepare import opened_executor
 from omniloom.tools.progress_bar import progress_bar
 
 
@@ -61,23 +61,38 @@ def llava(
         "  omniloom convert tar downloads --out shards"
     ),
 )
-@click.argument("source", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Plain archive, or folder of them.")
+@click.argument("source", type=PLACE)
+@click.option("--out", required=True, type=PLACE, help="Plain archive, or folder of them; a path or URL.")
 @click.option("--overwrite", is_flag=True, help="Write archives again that are there already.")
+@click.option("--num-workers", default=1, show_default=True, type=click.IntRange(1), help="Archives at a time.")
+@click.option("--executor", metavar="URL", help="Unpack elsewhere: dask://host:port, ray://, mpi://, processes://8.")
 @click.option("--progress/--no-progress", default=True, help="Show how far it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
-def tar(ctx: click.Context, /, source: Path, *, out: Path, overwrite: bool, progress: bool, as_json: bool) -> None:
+def tar(
+    ctx: click.Context,
+    /,
+    source: str,
+    *,
+    out: str,
+    overwrite: bool,
+    num_workers: int,
+    executor: str | None,
+    progress: bool,
+    as_json: bool,
+) -> None:
     """Compressed archives (gzip, Zstandard, xz, bzip2), one or a folder of them, become plain ones.
 
     A sample of a compressed archive cannot be read without all before it; of a plain one it can. The content stays as
     it is, byte for byte. A damaged archive is reported, the others are converted, and the exit code is 1.
     """
     planned = plan_unpacking(source, out)
-    with progress_bar("Unpacking", shown=progress) as display:
+    with opened_executor(executor) as workers, progress_bar("Unpacking", shown=progress) as display:
         result = unpack_archives(
             planned,
             overwrite=overwrite,
+            executor=workers,
+            num_workers=num_workers,
             on_progress=lambda fraction, done: display.show(fraction, f"{done:,}/{len(planned):,} archives"),
         )
     if as_json:

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 COMMANDS: dict[str, Entry] = {
     "convert": Entry("omniloom.tools.convert:command", "Turn other data formats into prepared shards."),
     "prepare": Entry("omniloom.tools.prepare:command", "Index a folder of shards, so that it can be loaded."),
-    "merge": Entry("omniloom.tools.prepare_share:command", "Put the shares of a preparation, or of a conversion, together."),
+    "merge": Entry("omniloom.tools.prepare_share:command", "Put shares of a preparation or conversion together."),
     "prepare-media": Entry("omniloom.tools.prepare_media:command", "Index sizes and lengths of images, video, audio."),
     "info": Entry("omniloom.tools.info:command", "Tell what a prepared data set holds."),
     "lint": Entry("omniloom.tools.lint:command", "Read every sample and report the bad ones."),

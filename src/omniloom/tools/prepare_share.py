@@ -54,7 +54,7 @@ def prepare_share(dataset: str, options: PrepareOptions) -> None:
 @prepare_options
 @click.pass_context
 def command(context: click.Context, dataset: str, options: PrepareOptions) -> None:
-    """Put the shares of a preparation, or of a conversion, together.
+    """Put shares of a preparation or conversion together.
 
     Shards whose share was lost are scanned now; then it goes on as `omniloom prepare` does, with its options. Of a
     conversion all shares have to be there.

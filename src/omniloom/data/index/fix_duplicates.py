@@ -24,7 +24,8 @@ from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_keys
 from omniloom.data.shards.tar import walk_tar
 from omniloom.data.shards.write import TarWriter
-from omniloom.errors import BadShardsError, ShardError
+from omniloom.errors import BadShardsError, ConfigError, ShardError
+from omniloom.storage.urls import is_url, redacted
 
 FIX_FOLDER = "fix"
 
@@ -63,10 +64,18 @@ def fix_duplicates(
         names of the shards that were written anew; none when there was nothing to fix.
 
     Raises:
+        ConfigError: the folder lies in a store.
         BadShardsError: shards cannot be read; nothing was changed.
         StorageError: the disk is full. Shards that are done are whole, the others as they were.
     """
     root = os.fspath(root)
+    if is_url(root):
+        shown = redacted(root)
+        raise ConfigError(
+            f"{shown}: shards in a store are not written anew. Fetch them, run `omniloom prepare --fix-duplicates "
+            f"FOLDER` and upload what it made; or leave them as they are and keep one part of each name with `omniloom "
+            f"prepare {shown} --on-duplicate first` (a key that is in several shards is counted, and no error)."
+        )
     names = find_sources(root, exclude=exclude).shards
     with open_work_folder(root) as work:
         requests = [_scan_request(root, name, rule, work / FIX_FOLDER) for name in names]

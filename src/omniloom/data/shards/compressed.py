@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import lzma
 import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from omniloom.data.shards.archive_file import Window, refuse_headers
 from omniloom.data.shards.compression import COMPRESSION_MAGICS, READABLE_COMPRESSIONS, compression_of
@@ -18,11 +19,18 @@ from omniloom.data.shards.header import BLOCK_BYTES
 from omniloom.data.shards.tar import TarWalk, check_first_block, read_members, walk_tar
 from omniloom.errors import ConfigError, ShardError, StorageError
 from omniloom.storage.files import TEMPORARY_SUFFIX, remove_file, storage_error
+from omniloom.storage.range_file import RangeFile, open_range
+from omniloom.storage.urls import is_url, redacted
 
 MEMBER_LIMIT_BYTES = 4 << 30
 
 _INPUT_BYTES = 16 << 10  # small, so that what a bomb unpacks to at once stays bounded
 _CHUNK_BYTES = 1 << 20
+
+
+def _opened(path: str) -> BinaryIO | RangeFile:
+    """A file of this machine, or an object read forward in ranges."""
+    return open_range(path) if is_url(path) else Path(path).open("rb")
 
 
 class _Decompressor(Protocol):
@@ -48,7 +56,7 @@ def unpacked_chunks(path: str | os.PathLike[str], *, shard: str) -> Iterator[byt
     """
     path = os.fspath(path)
     try:
-        with Path(path).open("rb") as file:
+        with _opened(path) as file:
             data = file.read(_INPUT_BYTES)
             make, errors = _decompressor_for(data, shard=shard)
             decompressor: _Decompressor | None = make()
@@ -67,12 +75,12 @@ def unpacked_chunks(path: str | os.PathLike[str], *, shard: str) -> Iterator[byt
                     yield chunk
                 data = decompressor.unused_data if decompressor.eof else b""
                 decompressor = None if decompressor.eof else decompressor
-    except FileNotFoundError as error:
-        raise ShardError(
-            f"{shard}: there is no file {path}. Check the path.", shard=shard, reason="missing-shard"
-        ) from error
     except OSError as error:
-        raise storage_error("read", path, error) from error
+        if error.errno == errno.ENOENT:
+            raise ShardError(
+                f"{shard}: there is no file {redacted(path)}. Check the path.", shard=shard, reason="missing-shard"
+            ) from error
+        raise error if isinstance(error, StorageError) else storage_error("read", path, error) from error
     if decompressor is not None:
         raise ShardError(
             f"{shard}: the compressed file is cut: its {read_bytes:,} bytes end inside a compressed frame. "
