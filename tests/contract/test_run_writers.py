@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from omniloom.train.answer_pages import Answer, write_answers
 from omniloom.train.metrics import LogConfig, StepLog
 
 
@@ -27,6 +30,26 @@ def test_tensorboard_has_each_step_once_after_a_resume(tmp_path: Path) -> None:
     events = read.Scalars("loss")
     assert [event.step for event in events] == [1, 2, 3, 4, 5]
     assert [event.value for event in events] == pytest.approx([10, 5, 10 / 3, 2.5, 2])
+
+
+def test_tensorboard_shows_pictures_and_answers(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    (tmp_path / "samples").mkdir()
+    Image.new("RGB", (6, 4), (10, 200, 30)).save(tmp_path / "samples/set-0.png")
+    both = [
+        Answer(step=2, sample="set-0", picture="set-0.png", prompt="What?", expected="Green.", answer="Red."),
+        Answer(step=2, sample="set-1", picture=None, prompt="Why?", expected="So.", answer="No."),
+    ]
+    write_answers(tmp_path, both)
+    write(tmp_path, LogConfig(every_steps=100, tensorboard=True), range(1, 4), first_step=0)
+    read = accumulator.EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"images": 0, "tensors": 0})
+    read.Reload()
+    (shown,) = read.Images("answers/set-0")
+    assert shown.step == 2
+    assert Image.open(io.BytesIO(shown.encoded_image_string)).getpixel((5, 3)) == (10, 200, 30)
+    (told,) = read.Tensors("answers/set-1/text_summary")
+    assert "**No.**" in told.tensor_proto.string_val[0].decode()
+    assert set(read.Tags()["images"]) == {"answers/set-0"}
 
 
 @pytest.mark.slow

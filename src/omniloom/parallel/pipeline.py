@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleIn
 
 from omniloom.errors import ConfigError
 from omniloom.model.documents import Documents
-from omniloom.model.loss import LossSum
+from omniloom.model.loss import IGNORED, LossSum
 from omniloom.parallel.collectives import Group
 from omniloom.parallel.sequence import TokenShares
 from omniloom.parallel.stages import Given, Stage
@@ -142,22 +142,46 @@ class Pipeline:
         if torch.is_grad_enabled():
             raise ConfigError("the loss of a model in stages has no gradient by itself; Pipeline.accumulate takes it.")
         tokens = self._shares.rounded(documents.tokens)
-        seen = {"images": images, "image_positions": image_positions}
-        given = Given(input_ids, labels, documents, tokens=tokens, **seen)
-        total = torch.zeros((), device=input_ids.device)
-        ranks = distributed.get_world_size(self._group)
+        given = Given(input_ids, labels, documents, tokens=tokens, images=images, image_positions=image_positions)
+        return LossSum(self._through_all(given, nothing=torch.zeros((), device=input_ids.device)), given.learned_tokens)
+
+    @torch.no_grad()
+    def next_words(
+        self,
+        input_ids: Tensor,
+        *,
+        documents: Documents,
+        wanted: Tensor,
+        images: Any = None,
+        image_positions: Tensor | None = None,
+    ) -> Tensor:
+        """The likeliest words after the tokens `wanted`, int64, equal on the pipeline's ranks, which all call it."""
+        given = Given(
+            input_ids,
+            torch.full_like(input_ids, IGNORED),
+            documents,
+            tokens=self._shares.rounded(documents.tokens),
+            images=images,
+            image_positions=image_positions,
+            wanted=wanted,
+        )
+        return self._through_all(given, nothing=torch.zeros_like(wanted))
+
+    def _through_all(self, given: Given, *, nothing: Tensor) -> Tensor:
+        """What the last stage makes of a micro-batch, which all stages see in turn; `nothing` is a zero of its kind."""
+        made, ranks, device = nothing, distributed.get_world_size(self._group), given.input_ids.device
         for span, stage in self._stages.items():
             stage.micro_batches = [given]
-            stream = torch.empty(self._stream_shape(tokens), dtype=self._dtype, device=input_ids.device)
+            stream = torch.empty(self._stream_shape(len(given.input_ids)), dtype=self._dtype, device=device)
             if span:
                 distributed.recv(stream, group_src=(span - 1) % ranks, group=self._group)
             stream = stage(stream, torch.zeros(1, dtype=torch.int64))
             if stage.last:
-                total = stream.float()
+                made = stream.to(nothing.dtype)
             else:
                 distributed.send(stream.contiguous(), group_dst=(span + 1) % ranks, group=self._group)
-        distributed.all_reduce(total, group=self._group)
-        return LossSum(total, given.learned_tokens)
+        distributed.all_reduce(made, group=self._group)
+        return made
 
     def _schedule(self, tokens: int, micro_batches: int, device: torch.device) -> Any:
         """The schedule for so many micro-batches of a length; it is kept until another is wanted."""

@@ -79,7 +79,10 @@ def keep_spans(model: Llava, decoder: Decoder, spans: Sequence[range], own: Sequ
 
 
 class Given:
-    """A micro-batch as all stages see it, filled up to a number of tokens."""
+    """A micro-batch as all stages see it, filled up to a number of tokens.
+
+    Where `wanted` names tokens, the last stage gives the likeliest words after them in place of the loss.
+    """
 
     def __init__(
         self,
@@ -90,11 +93,12 @@ class Given:
         tokens: int,
         images: Tensor | None = None,
         image_positions: Tensor | None = None,
+        wanted: Int[Tensor, " rows"] | None = None,
     ) -> None:
         self.input_ids = filled_up(input_ids, tokens)
         self.labels = filled_up(labels, tokens, value=IGNORED)
         self.documents = with_filling(documents, tokens)
-        self.images, self.image_positions = images, image_positions
+        self.images, self.image_positions, self.wanted = images, image_positions, wanted
         self._attend: Attend | None = None
 
     @property
@@ -143,8 +147,10 @@ class Stage(nn.Module):
         self._model, self._decoder = (model,), (decoder,)
         self._shares, self._score = shares, score
 
-    def forward(self, stream: Tensor, number: Int[Tensor, " one"]) -> Float[Tensor, "own dim"] | Float[Tensor, ""]:
-        """The stream after this span, or the summed loss.
+    def forward(
+        self, stream: Tensor, number: Int[Tensor, " one"]
+    ) -> Float[Tensor, "own dim"] | Float[Tensor, ""] | Int[Tensor, " wanted"]:
+        """The stream after this span; after the last, the summed loss, or the words that are wanted.
 
         Args:
             stream: of this rank's tokens, ``(own, dim)``; the first span looks at none.
@@ -166,4 +172,6 @@ class Stage(nn.Module):
             alone = torch.is_grad_enabled() and not stream.requires_grad
             return stream.detach().requires_grad_() if alone else stream
         stream = self._shares.leave(self._decoder[0].norm(stream))
+        if given.wanted is not None:
+            return self._decoder[0].logits(self._shares.whole(stream)[given.wanted]).argmax(dim=-1)
         return score_own(self._shares, self._score, stream, given.labels).total

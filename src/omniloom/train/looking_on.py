@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import torch
@@ -10,7 +9,6 @@ from torch import distributed, nn
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.model.config import LlavaConfig
-from omniloom.model.llava import Llava
 from omniloom.train.hang_watch import HangWatch
 from omniloom.train.hooks import Hook
 from omniloom.train.in_training import HeldOutLoss
@@ -20,8 +18,6 @@ from omniloom.train.profiling import Profiler
 from omniloom.train.recipe import Recipe
 from omniloom.train.sample_answers import SampleAnswers
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
-
-logger = logging.getLogger("omniloom")
 
 
 def hooks_of(
@@ -75,12 +71,11 @@ def _held_out(
         )  # fmt: skip
         made.append(loss)
     ranks = distributed.get_world_size() if distributed.is_initialized() else 1
-    if settings.samples and (ranks > workers.ranks or not isinstance(model, Llava)):
-        logger.warning("evaluation.samples: no answers while ranks share matrices, tokens or layers of the model")
-    elif settings.samples and isinstance(model, Llava):
+    if settings.samples:
         answers = SampleAnswers(
             model, data.validation, data=data, settings=settings, encoder=encoder, folder=Path(recipe.folder),
-            writing=ranks == 1 or distributed.get_rank() == 0, ranks=ranks, steps=recipe.loop.steps,
+            writing=ranks == 1 or distributed.get_rank() == 0, ranks=ranks, shared=ranks > workers.ranks,
+            steps=recipe.loop.steps,
         )  # fmt: skip
         made.append(answers)
     return made

@@ -7,14 +7,17 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from PIL import Image
 
 from omniloom.errors import ConfigError
+from omniloom.train.answer_pages import FOLDER, Answer, read_answers
 
 logger = logging.getLogger("omniloom")
 
@@ -40,6 +43,9 @@ class Writer(Protocol):
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Take in the values of a step."""
+
+    def show(self, answers: Sequence[Answer], folder: Path) -> None:
+        """Take in what was answered after a step; pictures lie in `folder`."""
 
     def close(self) -> None:
         """Write what is held back."""
@@ -78,6 +84,7 @@ class StepLog:
 
     def __init__(self, folder: Path, config: LogConfig, *, steps: int, first_step: int, writing: bool) -> None:
         self._config, self._steps, self._first_step = config, steps, first_step
+        self._folder = folder
         self._started = time.perf_counter()
         self._file = None
         self._writers: list[Writer] = []
@@ -95,8 +102,11 @@ class StepLog:
             return
         plain = {name: _rounded(value) for name, value in values.items()}
         self._file.write(json.dumps({"step": step, **plain}) + "\n")
+        answers = read_answers(self._folder, step) if self._writers else []
         for writer in self._writers:
             writer.write(step, {name: value for name, value in plain.items() if isinstance(value, int | float)})
+            if answers:
+                writer.show(answers, self._folder / FOLDER)
         if step % self._config.every_steps == 0 or step in (1, self._steps):
             done = step - self._first_step
             left = (time.perf_counter() - self._started) / max(1, done) * (self._steps - step)
@@ -144,6 +154,14 @@ class _TensorBoard:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
+    def show(self, answers: Sequence[Answer], folder: Path) -> None:
+        for one in answers:
+            text = f"{one.prompt}\n\n**{one.answer}**\n\nexpected: {one.expected}"
+            self._writer.add_text(f"answers/{one.sample}", text, one.step)
+            if one.picture is not None:
+                pixels = np.asarray(Image.open(folder / one.picture).convert("RGB"))
+                self._writer.add_image(f"answers/{one.sample}", pixels, one.step, dataformats="HWC")
+
     def close(self) -> None:
         self._writer.close()
 
@@ -165,6 +183,15 @@ class _WeightsAndBiases:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
+
+    def show(self, answers: Sequence[Answer], folder: Path) -> None:
+        import wandb  # noqa: PLC0415 - as above
+
+        table = wandb.Table(columns=["sample", "picture", "prompt", "answer", "expected"])
+        for one in answers:
+            picture = None if one.picture is None else wandb.Image(str(folder / one.picture))
+            table.add_data(one.sample, picture, one.prompt, one.answer, one.expected)
+        self._run.log({"answers": table}, step=answers[0].step)
 
     def close(self) -> None:
         self._run.finish()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL import Image
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from omniloom.data.loader.config import WorkerConfig
@@ -21,19 +19,12 @@ from omniloom.generate.prompts import Prompter
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
 from omniloom.model.loss import IGNORED
-from omniloom.parallel.layers import layers_of
-from omniloom.storage.files import replace_file
+from omniloom.train.answer_pages import FOLDER, Answer, write_answers
+from omniloom.train.answers_together import answers_together
 from omniloom.train.data import DataConfig
 from omniloom.train.hooks import Hook
 from omniloom.train.in_training import EvaluationConfig
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
-
-FOLDER = "samples"
-_STYLE = (
-    "body{font:15px system-ui;margin:2rem auto;max-width:60rem}img{max-width:14rem;display:block}"
-    "section{display:flex;gap:1.5rem;border-top:1px solid #ccc;padding:1rem 0}table{border-collapse:collapse}"
-    "td{padding:.15rem .6rem;vertical-align:top}pre{white-space:pre-wrap;margin:0}"
-)
 
 
 @dataclass(frozen=True)
@@ -54,20 +45,21 @@ class SampleAnswers(Hook):
     Each answer goes on from exactly the tokens that stood before it in training.
 
     Args:
-        model: that is trained.
+        model: that is trained, laid over ranks.
         validation: the held-out data.
         data: how samples are made.
         settings: how many, and when.
         encoder: of the training.
         folder: of the run.
         writing: whether this rank writes.
-        ranks: that share the model. They all answer, to the same length.
+        ranks: of the job. They all answer, to the same length.
+        shared: whether ranks share matrices, tokens or layers, rather than have batches of their own each.
         steps: of the whole run; at its end there are answers as well.
     """
 
     def __init__(
         self,
-        model: Llava,
+        model: nn.Module,
         validation: str,
         *,
         data: DataConfig,
@@ -76,10 +68,12 @@ class SampleAnswers(Hook):
         folder: Path,
         writing: bool,
         ranks: int,
+        shared: bool,
         steps: int,
     ) -> None:
         self._model, self._settings, self._steps = model, settings, steps
-        self._folder, self._writing, self._ranks = folder / FOLDER, writing, ranks
+        self._run, self._folder = folder, folder / FOLDER
+        self._writing, self._ranks, self._shared = writing, ranks, shared
         self._prompter = Prompter(
             tokenizer=encoder.tokenizer,
             template=encoder.template,
@@ -111,26 +105,35 @@ class SampleAnswers(Hook):
         return {}
 
     def _answers(self, questions: list[_Question]) -> list[str]:
-        tiles = [question.tiles for question in questions if question.tiles is not None]
+        shown = [question.tiles for question in questions if question.tiles is not None]
+        prompts, tiles = [question.ids for question in questions], torch.cat(shown) if shown else None
         self._model.eval()
-        # What is not of a layer, and the first one, whose shapes tell the heads; others gather as they go.
-        gathered = [self._model, *islice(layers_of(self._model.language_model), 1)]
-        for module in gathered:
-            if isinstance(module, FSDPModule):
-                module.unshard()
+        words = self._together(prompts, tiles) if self._shared else self._alone(prompts, tiles)
+        self._model.train()
+        return [self._prompter.text(one) for one in words]
+
+    def _alone(self, prompts: list[list[int]], tiles: torch.Tensor | None) -> list[Sequence[int]]:
+        # What is not of a layer; layers gather as they go.
+        sharded = self._model if isinstance(self._model, FSDPModule) else None
+        if sharded is not None:
+            sharded.unshard()
         made = generate(
-            self._model,
-            [question.ids for question in questions],
+            cast(Llava, self._model),
+            prompts,
             sampling=SamplingConfig(max_new_tokens=self._settings.sample_tokens),
             # Ranks that gather layers together have to take equally many steps.
             stop_tokens=() if self._ranks > 1 else self._prompter.stop_tokens,
-            images=torch.cat(tiles) if tiles else None,
+            images=tiles,
         )
-        for module in gathered:
-            if isinstance(module, FSDPModule):
-                module.reshard()
-        self._model.train()
-        return [self._prompter.text(one.token_ids) for one in made]
+        if sharded is not None:
+            sharded.reshard()
+        return [one.token_ids for one in made]
+
+    def _together(self, prompts: list[list[int]], tiles: torch.Tensor | None) -> list[Sequence[int]]:
+        made = answers_together(
+            self._model, prompts, images=tiles, image_id=self._prompter.image_id, words=self._settings.sample_tokens
+        )
+        return list(made)
 
     def _ask(self) -> Iterator[_Question]:
         for dataset, leaf in self._sets:
@@ -170,36 +173,15 @@ class SampleAnswers(Hook):
         return f"{name}.png"
 
     def _write(self, step: int, questions: list[_Question], answers: list[str]) -> None:
-        rows = [
-            {
-                "step": step,
-                "sample": question.name,
-                "picture": question.picture,
-                "prompt": question.prompt,
-                "expected": question.expected,
-                "answer": answer,
-            }
+        written = [
+            Answer(
+                step=step,
+                sample=question.name,
+                picture=question.picture,
+                prompt=question.prompt,
+                expected=question.expected,
+                answer=answer,
+            )
             for question, answer in zip(questions, answers, strict=True)
         ]
-        replace_file(self._folder / f"step-{step:08d}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        replace_file(self._folder / "index.html", page(self._folder))
-
-
-def page(folder: Path) -> str:
-    """The answers of all steps, sample by sample, as HTML."""
-    by_sample: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(folder.glob("step-*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            by_sample.setdefault(row["sample"], []).append(row)
-    sections = []
-    for rows in by_sample.values():
-        newest = rows[-1]
-        picture = f'<img src="{html.escape(newest["picture"])}" alt="">' if newest["picture"] else ""
-        lines = "".join(f"<tr><td>step {row['step']:,}</td><td>{html.escape(row['answer'])}</td></tr>" for row in rows)
-        sections.append(
-            f"<section>{picture}<div><pre>{html.escape(newest['prompt'])}</pre><table>{lines}"
-            f"<tr><td>expected</td><td><b>{html.escape(newest['expected'])}</b></td></tr></table></div></section>"
-        )
-    head = f'<!doctype html><meta charset="utf-8"><title>Answers while training</title><style>{_STYLE}</style>'
-    return f"{head}<h1>Answers while training</h1>{''.join(sections)}"
+        write_answers(self._run, written)
