@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,8 +32,20 @@ class Answer:
     target: str = ""
 
 
+_NO_ANSWERS = ("Failed to obtain answer", "Failed to obtain answer.", "Failed to obtain answer via API.")
+"""What VLMEvalKit writes where a model gave none."""
+
+
 def innermost(value: Any) -> str:
-    """The first text in a list of lists of them, as logs keep what was said once."""
+    """The first text in a list of lists of them, as logs keep what was said once; empty where nothing was said."""
     while isinstance(value, list):
         value = value[0] if value else ""
-    return str(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    text = str(value)
+    return "" if text.strip() in _NO_ANSWERS else text
+
+
+def id_text(value: Any) -> str:
+    """An id as a text; whole numbers that a table holds with a point are the same ids."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

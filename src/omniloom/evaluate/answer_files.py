@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.answer import ID_COLUMNS, Answer, innermost
+from omniloom.evaluate.answer import ID_COLUMNS, Answer, id_text, innermost
 from omniloom.evaluate.harness_logs import harness_answers, is_harness_log
-from omniloom.evaluate.reading import SHEETS, Row, letters, read_json, read_rows
+from omniloom.evaluate.reading import SHEETS, WRAPPERS, Row, letters, pairs_of, read_json, read_rows
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
 from omniloom.evaluate.tasks import MEGATRON_NAMES
@@ -95,32 +95,38 @@ def _of_file(path: Path, task: Task) -> list[Answer]:
         return [_answer(row, path, number, task) for number, row in enumerate(read_rows(path), 2)]
     if path.suffix == ".json":
         loaded = read_json(path)
-        if isinstance(loaded, Mapping) and all(isinstance(value, str | int | float) for value in loaded.values()):
-            return [Answer(str(name), str(text)) for name, text in loaded.items()]
-        if isinstance(loaded, Mapping) and all(isinstance(loaded.get(name), Mapping) for name in ("outputs",)):
-            return [Answer(str(name), str(text)) for name, text in loaded["outputs"].items()]
+        outputs = loaded.get("outputs", loaded) if isinstance(loaded, Mapping) else None
+        if isinstance(outputs, Mapping) and not any(isinstance(value, Mapping) for value in outputs.values()):
+            lists = [name for name, value in outputs.items() if isinstance(value, list)]
+            if not lists or lists[0] not in WRAPPERS:
+                return [Answer(name, innermost(text)) for name, text in _pairs(path, nested=outputs is not loaded)]
     rows = read_rows(path)
     if rows and is_harness_log(rows[0]):
         return harness_answers(rows)
     return [_answer(row, path, number, task) for number, row in enumerate(rows, 1)]
 
 
+def _pairs(path: Path, *, nested: bool) -> list[tuple[str, Any]]:
+    """Ids and answers of an object, an id that comes twice included."""
+    pairs = pairs_of(path)
+    return next(value for name, value in pairs if name == "outputs") if nested else pairs
+
+
 def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
-    name, text = _first(row, ID_COLUMNS), _first(row, (*task.columns, *TEXT_COLUMNS))
-    if name is None or text is None:
-        lacking, columns = ("id", ID_COLUMNS) if name is None else ("answer", (*task.columns, *TEXT_COLUMNS))
+    columns = tuple(dict.fromkeys((*task.columns, *TEXT_COLUMNS)))
+    name = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), None)
+    # The first column that is there, blank or not: a later one may hold what is right.
+    said = next((column for column in columns if column in row), None)
+    if name is None or said is None:
+        lacking, columns = ("id", ID_COLUMNS) if name is None else ("answer", columns)
         raise ConfigError(
-            f"{path}: row {number} has no {lacking}: one of {', '.join(dict.fromkeys(columns))} expected, found "
+            f"{path}: row {number} has no {lacking}: one of {', '.join(columns)} expected, found "
             f"{', '.join(map(str, row))}."
         )
     right = row.get("answer") if "response" in row and "index2ans" in row else None
     return Answer(
-        str(name),
-        innermost(text),
+        id_text(name),
+        innermost(row[said]),
         letters(row.get("index2ans")) if isinstance(row.get("index2ans"), Mapping) else {},
         () if right is None else tuple(map(str, right)) if isinstance(right, list) else (str(right),),
     )
-
-
-def _first(row: Row, names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,11 @@ from omniloom.evaluate.tables import parquet_files, parquet_rows
 Row = Mapping[str, Any]
 
 _LARGEST_CELL = 1 << 30
+_VLMEVALKIT = {"index", "prediction"}
+"""Keys of the rows that VLMEvalKit writes as JSON; they are as those of its tables."""
 SHEETS = (".tsv", ".csv", ".xlsx")
-_WRAPPERS = ("data", "questions", "annotations", "samples", "items")
+WRAPPERS = ("data", "questions", "annotations", "samples", "items", "logs")
+"""Keys under which a file has its rows."""
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -39,12 +43,12 @@ def read_rows(path: Path) -> list[Row]:
         raise ConfigError(f"{path}: {lacking}.")
     if path.suffix in SHEETS:
         return _sheet(path) if path.suffix == ".xlsx" else _table(path)
-    text = path.read_text(encoding="utf-8-sig")
+    text = text_of(path)
     if path.suffix == ".jsonl":
         return [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
     loaded = _loads(text, path, None)
     if isinstance(loaded, Mapping):
-        for name in _WRAPPERS:
+        for name in WRAPPERS:
             if isinstance(loaded.get(name), list):
                 loaded = loaded[name]
                 break
@@ -52,14 +56,32 @@ def read_rows(path: Path) -> list[Row]:
             loaded = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in loaded.items()]
     if not isinstance(loaded, list):
         raise ConfigError(f"{path}: {type(loaded).__name__} found; a list of objects expected.")
-    return [_object(row, path, number) for number, row in enumerate(loaded, 1)]
+    rows = [_object(row, path, number) for number, row in enumerate(loaded, 1)]
+    return [_with_options(dict(row)) if row.keys() >= _VLMEVALKIT else row for row in rows]
+
+
+def text_of(path: Path) -> str:
+    """What stands in a file of UTF-8, with or without a byte order mark. Raises ConfigError with the byte."""
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: byte {error.start} is {data[error.start]:#04x}, which is not UTF-8. Save the file as UTF-8."
+        ) from None
 
 
 def read_json(path: Path) -> Any:
     """The value of a JSON file. Raises ConfigError with file and line."""
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file.")
-    return _loads(path.read_text(encoding="utf-8-sig"), path, None)
+    return _loads(text_of(path), path, None)
+
+
+def pairs_of(path: Path) -> list[tuple[str, Any]]:
+    """Keys and values of the object in a JSON file, and so of objects in it; one that comes twice is there twice."""
+    pairs: list[tuple[str, Any]] = json.loads(text_of(path), object_pairs_hook=list)
+    return pairs
 
 
 def wanted(row: Row, *names: str, where: object) -> Any:
@@ -89,9 +111,9 @@ def letters(options: Any) -> dict[str, str]:
 
 
 def _table(path: Path) -> list[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        csv.field_size_limit(_LARGEST_CELL)  # tables of VLMEvalKit hold images
-        return [_with_options(row) for row in csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")]
+    csv.field_size_limit(_LARGEST_CELL)  # tables of VLMEvalKit hold images
+    lines = csv.DictReader(io.StringIO(text_of(path), newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
+    return [_with_options(row) for row in lines]
 
 
 def _sheet(path: Path) -> list[Row]:
@@ -105,6 +127,9 @@ def _sheet(path: Path) -> list[Row]:
 
 
 def _with_options(row: dict[str, Any]) -> Row:
+    right = row.get("answer")
+    if isinstance(right, str) and right.startswith("[") and right.endswith("]"):
+        row["answer"] = literal_list(right) or right  # VLMEvalKit's tables write lists as texts
     there = {letter: str(row[letter]) for letter in ascii_uppercase if row.get(letter) not in (None, "", "nan")}
     return {**row, "options": there} if "A" in there and "options" not in row else row
 
@@ -119,6 +144,15 @@ def _list_in(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         raise ConfigError(f"options {text!r:.200}: a list expected, as JSON or Python write it.") from None
+
+
+def literal_list(text: str) -> list[Any]:
+    """The list that a text is; empty for none."""
+    try:
+        found = _list_in(text)
+    except ConfigError:
+        return []
+    return found if isinstance(found, list) else []
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -28,6 +28,7 @@ from omniloom.evaluate.scores.trees import Tree, tree_distance
 
 _LEAST_SIMILARITY = 0.5
 _FEW_WORDS, _FEW_PARTS = 5, 4
+_MOST_DIGITS = 18
 _SHORT_ANSWER = "简答"
 _JOINTS = ("", ".", ". ", ",", ", ", "、", ";", "; ", " ", "和")
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
@@ -169,7 +170,7 @@ def _count(said: str, asked: Asked) -> float:
     if asked.method == "exact match":
         return float(any(answer in said for answer in answers))
     found = re.search(r"\d+", said)
-    number = int(found[0]) if found else 0
+    number = int(found[0]) if found and len(found[0]) <= _MOST_DIGITS else 0  # a longer one is not near any answer
     closeness = [1 - abs(number - int(answer)) / int(answer) for answer in answers if 0 < number < 2 * int(answer)]
     return max((near for near in closeness if near > _LEAST_SIMILARITY), default=0.0)
 

@@ -30,7 +30,7 @@ def read(path: Path) -> list[Item]:
     for row in loaded.get("images", read_rows(path)) if isinstance(loaded, dict) else read_rows(path):
         if row.get("split", "test") != "test":
             continue
-        name = image_name(wanted(row, "image", "filename", "image_id", where=path))
+        name = image_name(wanted(row, "image", "filename", "image_id", "index", where=path))
         sentences = wanted(row, "caption", "captions", "sentences", "answer", where=path)
         references = tuple(_sentence(one) for one in (sentences if isinstance(sentences, list) else [sentences]))
         numbered = image_number(str(row.get("question_id", name) if not isinstance(name, str) else name))

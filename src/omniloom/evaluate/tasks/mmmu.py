@@ -85,6 +85,8 @@ def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores
 def _correct(item: Item, text: str, fallback: Fallback) -> bool:
     if item.facts.get("question_type") != "multiple-choice":
         return mmmu_open_correct(mmmu_open_values(text), item.answers)
+    if not text.strip():
+        return False  # nothing is drawn for who has said nothing
     if not item.options and text.strip() in _LETTERS:
         return (
             text.strip() in item.answers
@@ -99,7 +101,7 @@ def _correct(item: Item, text: str, fallback: Fallback) -> bool:
 
 def _row_item(row: object, path: Path) -> Item:
     fields = dict(row)  # type: ignore[call-overload]
-    name = str(wanted(fields, "id", "sample_id", where=path))
+    name = str(wanted(fields, "id", "sample_id", "index", where=path))
     options = letters(fields.get("index2ans") or fields.get("options"))
     kind = str(fields.get("question_type") or ("multiple-choice" if options else _OPEN))
     columns = [fields.get(column) for column in ("image", *(f"image_{number}" for number in range(1, 8)))]
@@ -130,10 +132,11 @@ def _fields(item: Item, answer: str) -> dict[str, Any]:
 def score_pro(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
     """Accuracy over all questions, each of which has options; ``published`` draws a letter where none is found."""
     fallback: Fallback = random.Random(_OFFICIAL_SEED) if variant == "published" else "none"
-    worth = [
-        float(mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id) in item.answers)
+    letters_said = (
+        mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id) if text.strip() else None
         for item, text in zip(items, answers, strict=True)
-    ]
+    )
+    worth = [float(letter in item.answers) for item, letter in zip(items, letters_said, strict=True)]
     groups = {name: grouped(items, worth, name) for name in ("domain", "subject")}
     return Scores(metrics={"accuracy": 100 * mean(worth)}, items=worth, groups=groups)
 

@@ -23,7 +23,7 @@ def read_mathvista(path: Path) -> list[Item]:
         facts = {name: row.get(name) for name in ("question_type", "answer_type", "precision", "unit")}
         items.append(
             Item(
-                id=str(wanted(row, "pid", "id", where=path)),
+                id=str(wanted(row, "pid", "id", "index", where=path)),
                 question=str(wanted(row, "query", "question", where=path)),
                 answers=texts(row.get("answer", ())),
                 images=(image_name(image),) if image else (),
@@ -65,7 +65,7 @@ def read_scienceqa(path: Path) -> list[Item]:
         options = letters(wanted(row, "choices", "options", where=path))
         answer = wanted(row, "answer", where=path)
         hint = f"{row['hint']}\n" if row.get("hint") else ""
-        name = str(row.get("id", row.get("question_id", number)))
+        name = str(next((row[key] for key in ("id", "question_id", "index") if key in row), number))
         image = row.get("image")
         items.append(
             Item(

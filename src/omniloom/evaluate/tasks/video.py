@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import Row, letters, read_rows, wanted
+from omniloom.evaluate.reading import Row, letters, literal_list, read_rows, wanted
 from omniloom.evaluate.scores.choices import leading_letter, mmmu_choice
 from omniloom.evaluate.task import Item, Task, kept_fields, mean_score, no_fields
 from omniloom.evaluate.tasks.answers import choice_or_text
@@ -19,11 +19,12 @@ def read_videomme(path: Path) -> list[Item]:
     items = []
     for video in read_rows(path):
         for row in video.get("questions", [video]):
-            listed = wanted(row, "choices", "options", where=path)
+            listed = wanted(row, "choices", "options", "candidates", where=path)
+            listed = literal_list(listed) if isinstance(listed, str) else listed
             options = {str(text)[0]: str(text)[2:].strip() for text in listed}
             items.append(
                 Item(
-                    id=str(wanted(row, "question_id", where=path)),
+                    id=str(wanted(row, "question_id", "index", where=path)),
                     question=str(wanted(row, "question", where=path)),
                     answers=(str(wanted(row, "answer", where=path)).strip("(). ")[:1],),
                     images=(f"{_video_name(video, path)}.mp4",),
@@ -43,7 +44,7 @@ def _video_name(video: Row, path: Path) -> str:
     if video.get("url"):
         address = str(video["url"])
         return parse_qs(urlsplit(address).query).get("v", [address.rpartition("/")[2]])[0]
-    return str(wanted(video, "videoID", "video_id", where=path))
+    return str(wanted(video, "videoID", "video_id", "video", where=path))
 
 
 MVBENCH_FOLDERS = {

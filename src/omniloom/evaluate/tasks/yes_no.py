@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import read_rows, wanted
+from omniloom.evaluate.reading import SHEETS, read_rows, text_of, wanted
 from omniloom.evaluate.scores.binary import binary_scores, mme_score, pope_answer
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Item, Scores, Task, image_name, question_with
@@ -17,14 +17,14 @@ _MME_COLUMNS = 3
 
 def read_pope(path: Path) -> list[Item]:
     """POPE's rows of question, label and image, in a ``.json`` file of lines, as published, or a list."""
-    text = path.read_text(encoding="utf-8-sig") if path.suffix == ".json" and path.is_file() else ""
+    text = text_of(path) if path.suffix == ".json" and path.is_file() else ""
     rows = _json_lines(path, text) if text.lstrip().startswith("{") else read_rows(path)
     return [
         Item(
-            id=str(wanted(row, "question_id", "id", where=path)),
+            id=str(wanted(row, "question_id", "id", "index", where=path)),
             question=str(wanted(row, "text", "question", where=path)),
             answers=(str(wanted(row, "label", "answer", where=path)),),
-            images=(image_name(wanted(row, "image", where=path)),),
+            images=(image_name(row["image"]),) if row.get("image") else (),
         )
         for row in rows
     ]
@@ -32,12 +32,12 @@ def read_pope(path: Path) -> list[Item]:
 
 def read_mme(path: Path) -> list[Item]:
     """MME's files of one part each, lines of image, question and answer with tabs between; a folder of them, or one."""
-    if parquet_files(path):
+    if parquet_files(path) or path.suffix in (*SHEETS, ".json"):
         return _mme_of_tables(path)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     items = []
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+        for number, line in enumerate(text_of(file).splitlines(), 1):
             fields = line.split("\t")
             if len(fields) < _MME_COLUMNS:
                 raise ConfigError(f"{file}: line {number} has {len(fields)} columns; image, question, answer expected.")
@@ -50,14 +50,20 @@ def read_mme(path: Path) -> list[Item]:
 
 
 def _mme_of_tables(path: Path) -> list[Item]:
-    """Rows of question, answer, image, category, and an id that both questions of an image share."""
+    """Rows of question, answer, image, category, and an id that both questions of an image share.
+
+    VLMEvalKit's have an ``index`` each instead, and the image's path, which both share.
+    """
     return [
         Item(
-            id=f"{row['category']}/{row['question_id']}/{number}",
+            id=str(row["index"]) if "index" in row else f"{row['category']}/{row['question_id']}/{number}",
             question=str(wanted(row, "question", where=path)),
             answers=(str(wanted(row, "answer", where=path)),),
-            images=(image_name(wanted(row, "image", where=path)),),
-            facts={"part": str(wanted(row, "category", where=path)), "image": str(row["question_id"])},
+            images=(image_name(row["image"]),) if row.get("image") else (),
+            facts={
+                "part": str(wanted(row, "category", where=path)),
+                "image": str(wanted(row, "question_id", "image_path", where=path)),
+            },
         )
         for number, row in enumerate(read_rows(path))
     ]
@@ -85,7 +91,8 @@ def score_mme(items: Sequence[Item], answers: Sequence[str], variant: str) -> Sc
     ]
     images: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for item, value in zip(items, worth, strict=True):
-        images[str(item.facts["part"])][str(item.facts.get("image", item.images[0]))].append(bool(value))
+        image = item.facts["image"] if "image" in item.facts else item.images[0]
+        images[str(item.facts["part"])][str(image)].append(bool(value))
     parts = {part: mme_score(images[part]) for part in sorted(images)}
     return Scores(metrics={"score": sum(parts.values())}, items=worth, groups={"part": parts})
 
