@@ -300,9 +300,23 @@ def test_configs_that_do_not_fit(fields: dict[str, Any], message: str) -> None:
         small(**fields)
 
 
-def test_class_tokens_have_no_place_in_a_folded_grid() -> None:
+def test_class_tokens_have_no_place_among_folded_squares() -> None:
     folded = ProjectorConfig(input_dim=16, output_dim=32, reduction="pixel_shuffle")
-    with pytest.raises(ConfigError, match="class tokens have no place in the grid"):
+    with pytest.raises(ConfigError, match="a class token has not the features of a folded square"):
         small(projector=folded, keep_class_token=True)
     with pytest.raises(ConfigError, match="3x4 patches"):
         small(projector=folded).image_tokens(12, 16)
+
+
+def test_a_class_token_stays_before_pooled_patches() -> None:
+    pooled = ProjectorConfig(input_dim=16, output_dim=32, reduction="pool", factor=2)
+    config = small(projector=pooled, keep_class_token=True)
+    model = build(config)
+    assert isinstance(model, Llava)
+    tiles = pixels(2, side=config.vision.image_size)
+    features = model.vision_tower(tiles, feature_layers=config.feature_layers)
+    side = config.vision.image_size // config.vision.patch_size
+    squares = features[:, 1:].unflatten(1, (side // 2, 2, side // 2, 2)).mean((2, 4)).flatten(1, 2)
+    seen = model.seen(tiles)
+    assert seen.shape[1] == config.image_tokens(config.vision.image_size, config.vision.image_size)
+    torch.testing.assert_close(seen, torch.cat([features[:, :1], squares], dim=1))

@@ -231,7 +231,8 @@ class LlavaConfig:
         image_token_id: the id that stands for one image feature in `input_ids`; it may lie outside the vocabulary.
         feature_layers: outputs of the tower that are joined: 0 is what enters its first layer, ``n`` what leaves its
             ``n``-th, negative numbers count from the end. ``(-2,)`` is LLaVA's, ``(-1,)`` Megatron's.
-        keep_class_token: also give the class and register tokens to the language model.
+        keep_class_token: also give the class and register tokens to the language model, before the patches; a
+            reduction leaves them as they are.
         norm_features: apply the tower's last norm to the features.
     """
 
@@ -251,10 +252,10 @@ class LlavaConfig:
                 f"feature_layers {self.feature_layers}: a tower of {depth} layers has {-depth - 1} to {depth}. "
                 "Use (-2,) as LLaVA does, or (-1,) as Megatron does."
             )
-        if self.keep_class_token and self.projector.reduction != "none":
+        if self.keep_class_token and self.vision.prefix_tokens and self.projector.reduction == "pixel_shuffle":
             raise ConfigError(
-                f"keep_class_token with {self.projector.reduction}: class tokens have no place in the grid. "
-                "Leave one of both out."
+                "keep_class_token with pixel_shuffle: a class token has not the features of a folded square. "
+                "Leave one of both out, or pool."
             )
         if self.norm_features and not self.vision.post_norm:
             raise ConfigError(f"norm_features: {self.vision.family} has no last norm. Set norm_features to false.")

@@ -164,9 +164,9 @@ class Llava(nn.Module):
         rows, columns = config.vision.grid(tiles.shape[-2], tiles.shape[-1])
         config.projector.tokens(rows, columns)
         features = self.vision_tower(tiles, feature_layers=config.feature_layers, norm_features=config.norm_features)
-        if not config.keep_class_token:
-            features = features[:, config.vision.prefix_tokens :]
-        return self.projector.reduce(features, rows=rows, columns=columns)
+        first, patches = features.tensor_split([config.vision.prefix_tokens], dim=1)
+        reduced = self.projector.reduce(patches, rows=rows, columns=columns)
+        return torch.cat([first, reduced], dim=1) if config.keep_class_token else reduced
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
         reduces = self.config.projector.reduction != "none"
