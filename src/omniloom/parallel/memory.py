@@ -14,8 +14,9 @@ from omniloom.model.llava import Llava
 from omniloom.model.loss import DEFAULT_CHUNK_TOKENS
 from omniloom.parallel.config import ParallelConfig
 from omniloom.parallel.kept import HALF_BYTES, Learned, by_decoder_layer, by_projector, by_vision_layer, share
+from omniloom.parallel.layers import LAYER_LISTS, layers_of
 from omniloom.parallel.stages import spans_of_layers
-from omniloom.parallel.tensor import axis_of, cut_of, shares_kv_heads
+from omniloom.parallel.tensor import axis_of, cut_of, llava_of, shares_kv_heads
 
 _FLOAT32_BYTES = 4
 _ADAM_STATES = 2
@@ -111,6 +112,8 @@ def rank_memory(model: nn.Module, config: ParallelConfig, load: Load, *, ranks: 
     """
     if not isinstance(model, Llava):
         raise ConfigError(f"parallel: {type(model).__name__} found; a LLaVA expected.")
+    if config.ranks_of_a_replica > 1 or config.token_multiple > 1:
+        llava_of(model)  # refuses what only FSDP cuts
     if ranks % (config.ranks_of_a_replica * config.replicas):
         raise ConfigError(f"parallel: {config.ranks_of_a_replica * config.replicas} does not divide {ranks} ranks.")
     own = _Own(model, config, load, stage=stage, ranks=ranks)
@@ -201,7 +204,8 @@ class _Own:
         for name, parameter in self._model.named_parameters():
             if self._has(name):
                 words = name.split(".")
-                unit = words[0], ".".join(words[: words.index("layers") + 2]) if "layers" in words else ""
+                listed = next((place for place, word in enumerate(words) if word in LAYER_LISTS), None)
+                unit = words[0], "" if listed is None else ".".join(words[: listed + 2])
                 numbers = self._of_matrices(name, parameter)
                 more = _Numbers(numbers, numbers if parameter.requires_grad else 0)
                 found[unit] = found.get(unit, _Numbers()) + more
@@ -219,6 +223,8 @@ class _Own:
         words = name.split(".")
         if words[0] != _LANGUAGE:
             return self._first
+        if self._language.transformers_config is not None:
+            return True  # one stage has it all
         if words[1] == "layers":
             return int(words[2]) in self._layers
         if words[1] == "embed_tokens":
@@ -242,7 +248,8 @@ class _Own:
         rows = share(tokens, config.tensor if config.sequence else 1)
         # The stream before attention and before the MLP: each rank keeps its own rows.
         of_others = 2 * (tokens - rows) * language.dim * HALF_BYTES
-        layers = [self._model.language_model.get_submodule(f"layers.{number}") for number in self._layers]
+        every = list(layers_of(self._model.language_model))
+        layers = [every[number] for number in self._layers]
         before = (_TOWER, _PROJECTOR, f"{_LANGUAGE}.embed_tokens")
         flows = not self._first or self._learns(before)
         found = []
