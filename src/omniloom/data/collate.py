@@ -95,10 +95,15 @@ def generic_concat(batch: list[Any]) -> Any:
 
 def homogeneous_concat_mix(samples: list[Any]) -> Any:
     """`generic_concat` of batches of one type. Raises DatasetError where their types differ."""
+    check_one_type(samples)
+    return generic_concat(samples)
+
+
+def check_one_type(samples: list[Any]) -> None:
+    """See that batches are of one type. Raises DatasetError."""
     kinds = {type(sample).__name__ for sample in samples}
     if len(kinds) > 1:
         raise DatasetError(f"batches of one type expected; {', '.join(sorted(kinds))} found")
-    return generic_concat(samples)
 
 
 def concat_samples(samples: list[Any], lengths: Sequence[int]) -> dict[str, Any]:

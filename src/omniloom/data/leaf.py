@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS
@@ -68,6 +68,23 @@ class Leaf:
         wanted = self.cook_row.wanted
         parts = wanted if isinstance(wanted, frozenset) else self.rows.parts_of_first_row()
         return any(part.rpartition(".")[2].lower() in IMAGE_EXTENSIONS for part in parts)
+
+    def keeps_arrays(self) -> bool:
+        """Whether an array in a sample may be one, and not stand for a tensor that the caller's process makes of it.
+
+        Parts that become arrays are judged as for `decodes_images`; what a user's function makes is not known.
+        """
+        decoder, wanted = self.cook_row.decoder, self.cook_row.wanted
+        if self.cook_row.calls_users:
+            return True
+        if decoder is None or not decoder.late:
+            return False
+        parts = wanted if isinstance(wanted, frozenset) else self.rows.parts_of_first_row()
+        return any(decoder.gives_array(part) for part in parts)
+
+    def eager(self) -> Leaf:
+        """The leaf with a decoder that makes tensors at once."""
+        return replace(self, cook_row=self.cook_row.eager())
 
     def origin(self, row: int) -> Origin:
         """Where a row lies, for messages."""

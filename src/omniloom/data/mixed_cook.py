@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
@@ -31,11 +31,16 @@ class JoinCook:
     joiner: Callable[..., Any]
     keywords: tuple[str, ...] | None = None
     wanted: frozenset[str] | None = None
+    calls_users: ClassVar[bool] = True
 
     @property
     def decoder(self) -> SampleDecoder | None:
         """That of the primary."""
         return self.columns[0].cook_row.decoder
+
+    def eager(self) -> JoinCook:
+        """The same, with decoders that make tensors at once."""
+        return replace(self, columns=tuple(leaf.eager() for leaf in self.columns))
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The joined sample; its restore key is that of the join, its sources are those of the leaves."""
@@ -82,6 +87,15 @@ class WaysCook:
     def decoder(self) -> SampleDecoder | None:
         """That of all ways."""
         return self.ways[0].decoder
+
+    @property
+    def calls_users(self) -> bool:
+        """Whether a function of a user's makes the samples of a way."""
+        return any(way.calls_users for way in self.ways)
+
+    def eager(self) -> WaysCook:
+        """The same, with decoders that make tensors at once."""
+        return replace(self, ways=tuple(way.eager() for way in self.ways))
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample as the key's way makes it."""

@@ -20,7 +20,7 @@ from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
-from omniloom.data.recipe import Recipe, evaluation_unit, has_user_code, lane_window
+from omniloom.data.recipe import Recipe, evaluation_unit, lane_window, makes_tensors_late
 from omniloom.data.side import open_side_store
 from omniloom.data.source import LeafOpener
 from omniloom.data.task import DefaultTaskEncoder, TaskEncoder
@@ -265,7 +265,7 @@ def _opener(
     encoder: TaskEncoder[Any, Any, Any, Any], split_config: str, dataset_config: str, *, trust: bool
 ) -> MixOpener:
     decoder = encoder.decoder
-    if decoder is not None and not has_user_code(encoder):
-        decoder = replace(decoder, late=True)  # then only the caller's process needs torch
+    if decoder is not None and makes_tensors_late(encoder):
+        decoder = replace(decoder, late=True)
     opener = LeafOpener(decoder, "", split_config, dataset_config, None, trust=trust)
     return MixOpener(opener, cache(open_side_store))

@@ -48,8 +48,9 @@ class Recipe:
         self, plan: Plan | InOrder, leaves: list[Leaf], *, virtual_epoch_length: int, equal_steps: bool
     ) -> Dataset:
         """The data set whose pipeline gives the samples of a plan over these leaves."""
-        user_code = has_user_code(self.encoder)
-        late = self.encoder.decoder is not None and not user_code
+        user_code = has_user_code(self.encoder) or any(leaf.cook_row.calls_users for leaf in leaves)
+        late = makes_tensors_late(self.encoder) and not any(leaf.keeps_arrays() for leaf in leaves)
+        leaves = leaves if late else [leaf.eager() for leaf in leaves]
         return Dataset(
             self._pipeline(plan, leaves),
             plan,
@@ -156,6 +157,11 @@ def evaluation_unit(
     if encoder.overrides("batch_group_criterion"):
         return GROUPED_UNITS * (batch_size or 1)
     return batch_size or 1
+
+
+def makes_tensors_late(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:
+    """Whether the caller's process can make the tensors, so that nothing else needs torch: no step looks at them."""
+    return encoder.decoder is not None and encoder.late_tensors and not has_user_code(encoder)
 
 
 def has_user_code(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 from omniloom.data.index.field_map import FieldOption, field_value, part_names
 from omniloom.data.kinds import CrudeSample
@@ -25,12 +25,31 @@ class RowCook(Protocol):
     def decoder(self) -> SampleDecoder | None:
         """Decodes parts; ``None``: they stay bytes."""
 
+    @property
+    def calls_users(self) -> bool:
+        """Whether a function of a user's makes the samples."""
+
+    def eager(self) -> RowCook:
+        """The same, with a decoder that makes tensors at once."""
+
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample. Raises SampleError where it cannot be made."""
 
 
+class _Decoding:
+    """What cooks with a decoder have in common."""
+
+    decoder: SampleDecoder | None
+    calls_users: ClassVar[bool] = False
+
+    def eager(self) -> Any:
+        """The same, with a decoder that makes tensors at once."""
+        decoder = self.decoder
+        return replace(self, decoder=decoder.eager()) if decoder is not None and decoder.late else self  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class FieldCook:
+class FieldCook(_Decoding):
     """Makes a typed sample of a row by a field map.
 
     Attributes:
@@ -87,7 +106,7 @@ class FieldCook:
 
 
 @dataclass(frozen=True)
-class CrudeCook:
+class CrudeCook(_Decoding):
     """Makes a dict of a row: each part decoded under its name.
 
     Attributes:
@@ -114,7 +133,7 @@ class CrudeCook:
 
 
 @dataclass(frozen=True)
-class ColumnCook:
+class ColumnCook(_Decoding):
     """Makes a sample of a row whose parts are columns (see `columns`): a dict of all, or a typed one by a field map.
 
     Attributes:
@@ -147,7 +166,7 @@ class ColumnCook:
 
 
 @dataclass(frozen=True)
-class LoaderCook:
+class LoaderCook(_Decoding):
     """Makes a typed sample by a function of the data set: its ``sample_loader``.
 
     Attributes:
@@ -164,6 +183,7 @@ class LoaderCook:
     decoder: SampleDecoder | None
     subflavors: dict[str, Any] | None
     wanted: Container[str] | None = None
+    calls_users: ClassVar[bool] = True
 
     def __call__(self, raw: RawSample, key: SampleKey, source: SourceInfo) -> Any:
         """The sample. Raises SampleError when the function gives no fields, and what it raises itself."""

@@ -48,12 +48,14 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         packer: chooses packs where ``select_samples_to_pack`` is not overridden.
         group_buffer_size: values of a rank that wait in groups at most, shared by its lanes; then the group of the
             oldest becomes a batch as it is. ``None``: any number.
+        late_tensors: where no step is overridden, workers give arrays, of which the caller's process makes tensors.
     """
 
     decoder: SampleDecoder | None = SampleDecoder()
     cookers: Sequence[Cooker[Any]] = ()
     packer: BestFitPacker | None = None
     group_buffer_size: int | None = None
+    late_tensors: bool = True
 
     def cook_crude_sample(self, sample: Any, cooker: Cooker[T_sample], aux: dict[str, Any]) -> T_sample:
         """The sample of a crude one, by its data set's cooker.
@@ -323,7 +325,16 @@ class _Forwarded:
         return self if instance is None else getattr(instance._task_encoder, self._name)
 
 
-for _name in (*STEPS, "packing_cost", "token_count", "decoder", "cookers", "packer", "group_buffer_size"):
+for _name in (
+    *STEPS,
+    "packing_cost",
+    "token_count",
+    "decoder",
+    "cookers",
+    "packer",
+    "group_buffer_size",
+    "late_tensors",
+):
     setattr(AugmentTaskEncoder, _name, _Forwarded(_name))
 
 

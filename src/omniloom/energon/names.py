@@ -13,8 +13,8 @@ _HOMES = {
     "omniloom": (
         "SourceInfo edataclass Sample CaptioningSample ImageSample ImageClassificationSample InterleavedSample "
         "MultiChoiceVQASample OCRSample SimilarityInterleavedSample TextSample VidQASample VQASample VQAOCRSample "
-        "CrudeSample Batch batch_list batch_stack batch_pad_stack concat_pad generic_batch generic_concat "
-        "homogeneous_concat_mix AVDecoder AVData get_clips_uniform get_single_frames_uniform AVMetadata ImageMetadata "
+        "CrudeSample Batch batch_list batch_stack batch_pad_stack concat_pad AVDecoder "
+        "AVData get_clips_uniform get_single_frames_uniform AVMetadata ImageMetadata "
         "MediaMetadataBase MediaMetadataType Cooker cooker basic_sample_keys stateless get_stateless "
         "get_failure_tolerance FileStore FileStoreDecoder SystemFileStore WebdatasetFileStore JsonlFileStore "
         "DecodeFileStore PrimaryFileStore CachePool NoCachePool FileStoreCachePool Lazy DirectLazy MockLazy "
@@ -56,6 +56,7 @@ _HOMES = {
         "DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference DatasetLoader Metadataset "
         "MetadatasetV2 load_dataset traverse_metadataset prepare_metadataset"
     ),
+    f"{_ADAPTERS}.collating": "generic_batch generic_concat homogeneous_concat_mix",
     f"{_ADAPTERS}.reading": "load_yaml load_yaml_json collapse DatasetSubset",
     f"{_ADAPTERS}.loader_interface": "DatasetLoaderInterface",
     f"{_ADAPTERS}.joined": "JoinedWebdatasetFactory",

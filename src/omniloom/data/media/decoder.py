@@ -104,6 +104,16 @@ class SampleDecoder:
             raise ConfigError(f"av_decode={self.av_decode!r} found; expected one of {', '.join(AV_DECODES)}")
         object.__setattr__(self, "_spec", IMAGE_SPECS[self.image_decode])
 
+    def eager(self) -> SampleDecoder:
+        """The decoder that makes tensors at once (see ``late``)."""
+        return replace(self, late=False) if self.late else self
+
+    def gives_array(self, part: str) -> bool:
+        """Whether a part of this name becomes an array that stands for no tensor."""
+        extension = part.removesuffix(".gz").rpartition(".")[2]
+        media = self.guess_content or extension.lower() in IMAGE_EXTENSIONS
+        return extension in ARRAY_EXTENSIONS or (media and self._spec[0] == "numpy")
+
     def function(self, part: str) -> Function | None:
         """The function that decodes a part of this name; ``None``: it stays bytes."""
         by_name = self._by_name(part)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from omniloom.data.collate import fields_of
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.media import decoder as decoders
 from omniloom.data.task import AugmentTaskEncoder as OmniloomAugmentTaskEncoder
 from omniloom.data.task import DefaultTaskEncoder as OmniloomDefaultTaskEncoder
 from omniloom.data.task import TaskEncoder as OmniloomTaskEncoder
 from omniloom.energon.adapters import building
+from omniloom.energon.adapters.collating import generic_batch
 
 T_sample = TypeVar("T_sample")
 T_encoded_sample = TypeVar("T_encoded_sample")
@@ -48,6 +50,7 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
     """`omniloom.TaskEncoder`, with Energon's decoder, and its methods that put data sets together."""
 
     decoder: decoders.SampleDecoder | None = SampleDecoder()
+    late_tensors = False
     _ranks = 1
 
     @property
@@ -65,6 +68,17 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
         while isinstance(encoder, TaskEncoder):
             object.__setattr__(encoder, "_ranks", ranks)  # of a user's class, which may be frozen
             encoder = getattr(encoder, "_task_encoder", None)
+
+    def _batch(
+        self,
+        samples: list[Any],
+        result_type: Any,
+        actions: dict[str, Callable[[list[Any]], Any]] | None = None,
+        default_action: Callable[[list[Any]], Any] = generic_batch,
+    ) -> Any:
+        if fields_of(samples[0]) is None and not hasattr(result_type, "from_samples"):
+            return generic_batch(samples)
+        return super()._batch(samples, result_type, actions, default_action)
 
     def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:
         """Encoded samples, of a data set or of a stage of the pipeline."""

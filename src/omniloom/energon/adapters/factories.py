@@ -194,7 +194,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory):
         engine = {
             "split_part": opener.split_part,
             "split_config": opener.split_config,
-            "decoder": opener.decoder,
+            "decoder": None if opener.decoder is None else opener.decoder.eager(),
             "aux": opener.aux,
             "training": True,
             "worker_config": WorkerConfig(num_workers=0),

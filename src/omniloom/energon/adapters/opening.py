@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from omniloom.data.index.dataset_settings import DatasetSettings
 from omniloom.data.index.dataset_yaml import SampleDescription
@@ -75,6 +75,11 @@ class FactoryCook:
 
     factory: Any
     described: RowCook
+    calls_users: ClassVar[bool] = True
+
+    def eager(self) -> FactoryCook:
+        """The same: a factory is given a decoder that makes tensors at once."""
+        return self
 
     @property
     def wanted(self) -> Container[str] | None:
