@@ -125,6 +125,23 @@ def test_a_script_in_megatrons_form(tmp_path: Path) -> None:
     assert made.model.image_tokens(448, 448) == 256
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [("radio", (32, 1280, 16, 5120)), ("cradio-g", (40, 1536, 24, 6144))], ids=["radio", "cradio-g"]
+)
+def test_a_tower_of_radio(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> None:
+    """Sizes of the example's own table: class tokens 8, patches of 16 pixels, 1,024 of them in 512 folded to 256."""
+    text = SCRIPT.replace("internvit --img-h 448 --img-w 448 --patch-dim 14", f"{kind} --img-h 512 --img-w 512")
+    script = tmp_path / "sft.sh"
+    script.write_text(text.replace("USE_TILING=1", 'USE_TILING=0; EXTRA_ARGS+=" --pixel-shuffle"'))
+    made = convert_script(script, environment={"WORKSPACE": "/w", "LOAD_NAME": "l"}).model
+    assert made is not None
+    vision = made.vision
+    assert (vision.num_layers, vision.dim, vision.num_heads, vision.mlp_dim) == sizes
+    assert (vision.prefix_tokens, vision.patch_size, vision.position_rows) == (8, 16, 128)
+    assert (vision.patch_bias, vision.qkv_bias, vision.post_norm) == (False, True, False)
+    assert made.image_tokens(512, 512) == 256
+
+
 def test_each_flag_without_counterpart_is_named_and_no_other(tmp_path: Path) -> None:
     told = [line for line in converted(tmp_path).remarks if line.startswith("--")]
     assert [line.partition(":")[0] for line in told] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import Any, cast
 
 from omniloom.conversion.megatron_parts import VISION_TYPES
@@ -12,6 +13,16 @@ from omniloom.model.families import read_config
 from omniloom.train.megatron_flags import PROJECTORS, VOCABULARIES
 from omniloom.train.script_flags import ScriptFlags
 from omniloom.weights.megatron_args import hf_config_of_args
+
+_RADIO_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "radio": {"hidden_size": 1280, "num_hidden_layers": 32, "num_attention_heads": 16},
+    "cradio-g": {"hidden_size": 1536, "num_hidden_layers": 40, "num_attention_heads": 24},
+}
+"""Towers whose checkpoints do not tell their sizes by their names; of radio-g nothing here has the layer scales."""
+_OF_RADIO = {
+    "model_type": "radio", "mlp_ratio": 4.0, "hidden_act": "gelu_pytorch_tanh", "patch_size": 16, "max_img_size": 2048,
+    "num_cls_tokens": 8, "num_registers": 0,
+}  # fmt: skip
 
 
 def described_model(flags: ScriptFlags) -> LlavaConfig:
@@ -79,9 +90,10 @@ def _language(flags: ScriptFlags, kind: str) -> DecoderConfig:
 
 def _vision(flags: ScriptFlags) -> VisionConfig:
     kind = flags.text("vision-model-type", "clip")
-    if kind not in VISION_TYPES:
-        raise ConfigError(f"--vision-model-type: {kind} found; one of {', '.join(VISION_TYPES)} expected.")
-    given: dict[str, Any] = {**VISION_TYPES[kind], "image_size": flags.whole("img-h")}
+    known = {**VISION_TYPES, **{name: {**_OF_RADIO, **sizes} for name, sizes in _RADIO_TYPES.items()}}
+    if kind not in known:
+        raise ConfigError(f"--vision-model-type: {kind} found; one of {', '.join(known)} expected.")
+    given: dict[str, Any] = {**known[kind], "image_size": flags.whole("img-h")}
     if flags.whole("patch-dim", given["patch_size"]) != given["patch_size"]:
         raise ConfigError(f"--patch-dim: {flags.text('patch-dim')} found; {given['patch_size']} of {kind} expected.")
     return cast(VisionConfig, read_config(given))
