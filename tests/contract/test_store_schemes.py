@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
 import errno
 import functools
-import hashlib
-import hmac
 import http.server
 import json
 import logging
 import os
 import pickle
-import shutil
-import socket
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omniloom.data.shards.remote_archive import mark_of, states_of
 from omniloom.errors import ConfigError, StorageError
 from omniloom.storage.files import file_exists, read_file, remove_file, replace_file
 from omniloom.storage.open import open_store
-from omniloom.storage.store import Store, Writer
+from omniloom.storage.store import Stat, Store, Writer
 from omniloom.storage.urls import join_url, parent_url, redacted, relative_to, resolve_url
+from tests.contract.azure_server import ACCOUNT, AZURE_KEY, azure_server
 from tests.contract.s3_server import ACCESS_KEY, SECRET_KEY, environment, s3_server
 
 PAYLOAD = os.urandom(300_000)
-AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # Azurite's own
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +58,10 @@ def check_store(store: Store, root: str) -> None:
     assert list(store.list(root)) == [f"{root}/a.bin", f"{root}/b/two.bin"]
     assert [entry.size_bytes for entry in store.scan(root)] == [3, len(PAYLOAD)]
     assert store.children(root) == ("a.bin", "b/")
+    objects, folders = store.entries(root)
+    assert ([entry.url for entry in objects], folders) == ([f"{root}/a.bin"], ("b",))
+    # What a listing tells of an object is what looking at it tells.
+    assert mark_of(store.stat(f"{root}/a.bin")).state in ("", *states_of(Stat(objects[0].size_bytes, objects[0].etag)))
     assert store.exists(f"{root}/a.bin")
     assert not store.exists(f"{root}/b")
     assert store.is_folder(f"{root}/b")
@@ -144,42 +141,12 @@ def test_gcs_over_its_xml_interface(s3: tuple[str, int]) -> None:
 
 @pytest.fixture(scope="module")
 def azurite() -> Iterator[str]:
-    program = os.environ.get("AZURITE_BLOB") or shutil.which("azurite-blob")
-    if program is None:
-        pytest.skip("Azurite is not installed: `npm install -g azurite`, or name its azurite-blob in AZURITE_BLOB")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = ["--inMemoryPersistence", "--blobPort", str(port), "--silent", "--skipApiVersionCheck"]
-    server = subprocess.Popen([program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    endpoint = f"http://127.0.0.1:{port}/devstoreaccount1"
-    for _ in range(300):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            time.sleep(0.1)
-    _make_container(endpoint, "schemes")
-    yield endpoint
-    server.kill()
-    server.wait()
-
-
-def _make_container(endpoint: str, name: str) -> None:
-    date = datetime.datetime.now(datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    signed = "PUT" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:2021-08-06\n"
-    signed += f"/devstoreaccount1/devstoreaccount1/{name}\nrestype:container"
-    digest = hmac.new(base64.b64decode(AZURE_KEY), signed.encode(), hashlib.sha256).digest()
-    headers = {
-        "x-ms-date": date, "x-ms-version": "2021-08-06", "Content-Length": "0",
-        "Authorization": f"SharedKey devstoreaccount1:{base64.b64encode(digest).decode()}",
-    }  # fmt: skip
-    urllib.request.urlopen(
-        urllib.request.Request(f"{endpoint}/{name}?restype=container", method="PUT", headers=headers)
-    ).close()
+    with azure_server("schemes") as endpoint:
+        yield endpoint
 
 
 def test_azure(azurite: str) -> None:
-    options = {"account_name": "devstoreaccount1", "account_key": AZURE_KEY, "endpoint": azurite, "allow_http": True}
+    options = {"account_name": ACCOUNT, "account_key": AZURE_KEY, "endpoint": azurite, "allow_http": True}
     check_store(open_store("az://schemes", **options), "az://schemes/data")
 
 

@@ -14,6 +14,8 @@ from omniloom.storage.store import Stat
 from omniloom.storage.tuning import Options
 
 _EXTRAS = {"hf": "omniloom[hub]"}
+_READING = {"hf": {"cache_type": "none"}}
+"""By scheme, what reading a range has to be told, where more than the range would be fetched otherwise."""
 _TAG_FIELDS = (
     "ETag",
     "etag",
@@ -50,11 +52,12 @@ class FileSystem:
         except ValueError as error:
             raise StorageError(f"{root}: no store for '{scheme}://', not even in fsspec: {error}") from error
         self._authority = authority
+        self._reading = _READING.get(scheme, {})
 
     def get(self, key: str, start: int, stop: int | None) -> Got:
         """Bytes of a file."""
         path = self._path(key)
-        data = self._system.cat_file(path, start=start or None, end=stop)
+        data = self._system.cat_file(path, start=start or None, end=stop, **self._reading)
         if stop is not None and len(data) == stop - start:
             return Got(data, None)
         return Got(data, self.head(key))
