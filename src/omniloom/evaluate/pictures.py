@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.evaluate.tables import cell_bytes
-from omniloom.evaluate.task import Cell, Inline, Item, Shown
+from omniloom.evaluate.task import Cell, Inline, Item, Shown, Stored
 from omniloom.vlm.frames import frame_indices, video_frames
 
 _SUFFIXES = ("", ".jpg", ".png", ".jpeg", ".webp")
@@ -42,6 +43,8 @@ class Pictures:
             return cell_bytes(name)
         if isinstance(name, Inline):
             return _decoded(name, item)
+        if isinstance(name, Stored):
+            return self._stored(name)
         path = self._path(name)
         if not path.is_dir() and path.suffix.lower() not in VIDEO_SUFFIXES:
             return path.read_bytes()
@@ -49,6 +52,14 @@ class Pictures:
             raise ConfigError(f"{path}: a video found, and no number of frames. Give --num-frames.")
         span = tuple(item.facts.get(edge) for edge in ("start", "end"))
         return frames_of(path, self._num_frames, span=None if None in span else (float(span[0]), float(span[1])))  # type: ignore[arg-type]
+
+    def _stored(self, shown: Stored) -> Any:
+        content = shown.data_set.picture(shown)
+        if not shown.video:
+            return content
+        if self._num_frames is None:
+            raise ConfigError(f"{shown}: a video found, and no number of frames. Give --num-frames.")
+        return video_frames(io.BytesIO(content), count=self._num_frames)
 
     def _path(self, name: str) -> Path:
         """A file by its name or the name with a usual suffix; no name leads out of the folder."""
@@ -72,7 +83,10 @@ def _decoded(image: Inline, item: Item) -> bytes:
 
 def has_videos(items: Iterable[Item], folder: Path) -> bool:
     """Whether an item shows a video, or a folder of its frames."""
-    names = (name for item in items for name in item.images if isinstance(name, str))
+    shown = [name for item in items for name in item.images]
+    if any(isinstance(name, Stored) and name.video for name in shown):
+        return True
+    names = (name for name in shown if isinstance(name, str))
     return any(name.lower().endswith(VIDEO_SUFFIXES) or (name and (folder / name).is_dir()) for name in names)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from omniloom.errors import ConfigError
 
@@ -42,7 +42,35 @@ class Inline(NamedTuple):
         return f"an image of {len(self.base64)} characters of base64"
 
 
-Shown = str | Cell | Inline
+class StoredPictures(Protocol):
+    """A data set whose samples show images."""
+
+    def picture(self, shown: Stored) -> Any:
+        """The content of an image or a video."""
+
+
+class Stored(NamedTuple):
+    """An image, or a video, of a sample of a data set.
+
+    Attributes:
+        data_set: that has it.
+        number: of the data set in a mix.
+        row: of the sample.
+        place: among the sample's images.
+        video: whether it is one.
+    """
+
+    data_set: StoredPictures
+    number: int
+    row: int
+    place: int
+    video: bool
+
+    def __str__(self) -> str:
+        return f"{self.data_set}: row {self.row} of data set {self.number}"
+
+
+Shown = str | Cell | Inline | Stored
 """What names an image, or holds it."""
 
 _LONGEST_NAME = 1000

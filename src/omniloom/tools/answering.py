@@ -43,6 +43,7 @@ ASKING: Sequence[Callable[[Any], Any]] = (
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         help="Folder of images or videos; not for Parquet tables, which hold theirs.",
     ),
+    click.option("--split-part", default="val", show_default=True, help="Of a prepared data set, or of a mix."),
     click.option("--template", help=TEMPLATE_HELP),
     click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True),
     *SAMPLING,
@@ -71,6 +72,21 @@ def options(table: Sequence[Callable[[Any], Any]]) -> Callable[[Callable[..., An
         return command
 
     return decorate
+
+
+def read_items(task: Task, truth: Path, words: Words) -> list[Item]:
+    """The items of a benchmark: in its own layout, or the samples of a data set of ours.
+
+    Args:
+        task: the benchmark.
+        truth: its file or folder, a prepared data set, or the YAML of a mix.
+        words: values of the options `ASKING`.
+    """
+    from omniloom.evaluate.data_sets import is_data_set, read_data_set  # noqa: PLC0415 - the loader takes a while
+
+    if is_data_set(truth):
+        return read_data_set(truth, split_part=words["split_part"])
+    return task.read(truth)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from omniloom.evaluate.result import Missing, Result, evaluate
 from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.storage.files import replace_file
-from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, tell
+from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, read_items, tell
 from omniloom.tools.lmms_eval_run import run_lmms_eval
 
 EXIT_INCOMPLETE = 1
@@ -102,7 +102,7 @@ def command(
     if truth_path is None:
         raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
     task = find_task(name)
-    items = task.read(truth_path)
+    items = read_items(task, truth_path, words)
     asked = items[:limit]
     if answers_path is None:
         made, answers_path = _let_answer(task, asked, model, truth=truth_path, answers=answers_to, words=words)
@@ -111,7 +111,7 @@ def command(
             return EXIT_INCOMPLETE if made.done.failed else 0
     given = read_answers(answers_path, task)
     beyond = {item.id for item in items[len(asked) :]}
-    about = _about(given, model, truth_path) | ({} if limit is None else {"limit": limit})
+    about = _about(given, model, truth_path, items) | ({} if limit is None else {"limit": limit})
     answers = [answer for answer in given.answers if answer.id not in beyond]
     result = evaluate(task, asked, answers, variant=variant, missing=missing, about=about)
     plain = result.to_plain()
@@ -143,14 +143,16 @@ def _let_answer(
     return made, answers
 
 
-def _about(given: AnswerFile, model: str | None, truth: Path) -> dict[str, Any]:
+def _about(given: AnswerFile, model: str | None, truth: Path, items: Sequence[Item]) -> dict[str, Any]:
     """What a result says of where it is from."""
+    from omniloom.evaluate.data_sets import fingerprint_of, is_data_set  # noqa: PLC0415 - the loader takes a while
+
     made_by = _made_by(given)
     return {
         "model": model or made_by.get("model"),
         "sampling": {name: value for name, value in made_by.items() if name not in ("model", "task")} or None,
         "ground_truth": str(truth),
-        "ground_truth_sha256": fingerprint(truth),
+        "ground_truth_sha256": fingerprint_of(items) if is_data_set(truth) else fingerprint(truth),
         "answer_files": dict(given.files),
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from omniloom.tools.answering import ASKING, MODEL_HELP, image_folder, make_answers, options, tell
+from omniloom.tools.answering import ASKING, MODEL_HELP, image_folder, make_answers, options, read_items, tell
 
 if TYPE_CHECKING:
     from omniloom.evaluate.task import Item
@@ -31,7 +31,7 @@ EXIT_INCOMPLETE = 1
     "--ground-truth",
     "truth",
     type=click.Path(path_type=Path),
-    help="The benchmark's file or folder; without one, for captions, every image in the folder.",
+    help="The benchmark's file or folder, or a data set of ours; without one, for captions, every image in the folder.",
 )
 @click.option(
     "--output-path",
@@ -69,7 +69,7 @@ def command(
 
     task = find_task(task_name)
     folder = image_folder(images, truth)
-    items = (task.read(truth) if truth is not None else task.read_images(folder))[:limit]
+    items = (read_items(task, truth, words) if truth is not None else task.read_images(folder))[:limit]
     partition, partitions = partition_id, max(1, num_partitions)
     if num_samples_per_partition:
         items = _neighbours(items, num_samples_per_partition, partition_id=partition_id, partitions=num_partitions)
