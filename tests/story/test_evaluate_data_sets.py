@@ -127,14 +127,8 @@ def test_answered_and_scored(questions: Path, tmp_path: Path, capsys: pytest.Cap
     asked_too = []
     for number in range(5):
         (tmp_path / f"shown/{number}.png").write_bytes(png(number))
-        asked_too.append(
-            {
-                "question_id": f"{number:04d}",
-                "image": f"{number}.png",
-                "question": f"what is {number}?",
-                "answers": ["x"],
-            }
-        )
+        shown = {"question_id": f"{number:04d}", "image": f"{number}.png"}
+        asked_too.append(shown | {"question": f"what is {number}?", "answers": ["x"]})
     (tmp_path / "val.json").write_text(json.dumps(asked_too))
     files = ["--gt-path", str(tmp_path / "val.json"), "--input-image-path", str(tmp_path / "shown")]
     assert run(["generate", "--task", "textvqa", *model, *files, "--output-path", str(tmp_path / "b.jsonl")]) == 0
