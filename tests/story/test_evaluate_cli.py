@@ -193,6 +193,10 @@ def test_both_public_forms_of_coco_annotations(capsys: pytest.CaptureFixture[str
     ]
     assert found[0]["scores"] == found[1]["scores"]
     assert found[0]["scores"]["CIDEr"] > 0
+    assert "METEOR" not in found[0]["scores"]
+    assert "METEOR and SPICE" in found[0]["left_out"]
+    assert run(["evaluate", "nocaps", "--answers", answers, "--ground-truth", str(tmp_path / "0.json")]) == 0
+    assert "Left out: METEOR and SPICE, whose programs need Java" in capsys.readouterr().out
 
 
 # Choices

@@ -85,6 +85,7 @@ class Result:
             "omniloom_version": __version__,
             "checked_against": self.task.oracle or "unverified",
             "scores": dict(self.scores.metrics),
+            **({"left_out": self.task.left_out} if self.task.left_out else {}),
             "groups": {kind: dict(groups) for kind, groups in self.scores.groups.items()},
             "counts": {
                 "expected": account.expected,

@@ -158,6 +158,7 @@ class Task:
         version: of the rule as it is computed here; it changes whenever a score does.
         columns: keys that may hold the answer in this task's files, besides the usual ones.
         read_folder: items of a folder of images alone, where that makes sense.
+        left_out: metrics that published tables have and this task has not, and why; empty where there are none.
         fields: what else stands in a line of answers, of item and answer: the names of Megatron's example, where its
             evaluators look for others than ``answer`` and ``gt_answer``.
     """
@@ -173,6 +174,7 @@ class Task:
     version: str = "1"
     columns: tuple[str, ...] = ()
     read_folder: Callable[[Path], list[Item]] | None = None
+    left_out: str = ""
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields
 
     def read_images(self, folder: Path) -> list[Item]:

@@ -189,6 +189,8 @@ def _table(plain: dict[str, Any]) -> str:
     faults = {name: counts[name] for name in ("missing", "empty", "doubled", "conflicting", "unknown") if counts[name]}
     for name, count in faults.items():
         lines.append(f"  {name}: {count:,}, such as {', '.join(plain['ids'][name][:3])}")
+    if "left_out" in plain:
+        lines.append(f"  Left out: {plain['left_out']}.")
     if plain["checked_against"] == "unverified":
         lines.append("  The rule is unverified: no official output was at hand to compare it with.")
     if "limit" in plain:
