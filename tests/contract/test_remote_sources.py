@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -77,6 +78,52 @@ def test_jsonl(name: str, prepared: bool, tmp_path: Path) -> None:
         indexes = {path.name: path.read_bytes() for path in root.glob("*.idx")}
         assert indexes
         assert {key: data for key, data in remote_files(f"{BUCKET}/{root.name}").items() if key in indexes} == indexes
+
+
+def test_records_are_fetched_ahead_in_long_ranges(tmp_path: Path) -> None:
+    root = tmp_path / "long"
+    root.mkdir()
+    (root / "a.jsonl").write_text("".join(json.dumps({"n": n, "text": "x" * 500}) + "\n" for n in range(600)))
+    assert run(["prepare", str(root), "--non-interactive"]) == 0
+    upload(root, f"{BUCKET}/long")
+    config = ol.WorkerConfig(rank=0, world_size=1, num_workers=0)
+    here, there = (
+        ol.get_loader(ol.get_train_dataset(path, worker_config=config, batch_size=None))
+        for path in (str(root), f"{BUCKET}/long")
+    )
+    assert [one["json"] for one in islice(there, 900)] == [one["json"] for one in islice(here, 900)]
+    (leaf,) = there.stats()["datasets"].values()
+    assert leaf["store"]["rows_ahead"] == 900
+    assert leaf["store"]["long_ranges"] < 200
+    assert leaf["store"]["long_range_bytes"] < 1.3 * leaf["store"]["wanted_bytes"]
+
+
+def test_row_groups_are_brought_before_they_are_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from omniloom.data.tables import spool  # noqa: PLC0415 - not without that library
+
+    root = tmp_path / "groups"
+    root.mkdir()
+    table = pa.table({"text": [f"{n} " * 900 for n in range(240)]})
+    parquet.write_table(table, root / "a.parquet", row_group_size=20)
+    upload(root, f"{BUCKET}/groups")
+    made_by: list[str] = []
+    make = spool.Spool._made
+
+    def watched(self: Any, *arguments: Any) -> Any:
+        made_by.append(threading.current_thread().name)
+        return make(self, *arguments)
+
+    monkeypatch.setattr(spool.Spool, "_made", watched)
+    monkeypatch.setattr(spool, "_SPOOLS", {})
+    read = _read(f"{BUCKET}/groups")
+    monkeypatch.setattr(spool, "_SPOOLS", {})
+    made = list(made_by)
+    assert read == _read(str(root))
+    ahead = [name for name in made if name.startswith("omniloom-bring")]
+    assert len(made) <= 12  # each group once
+    assert len(ahead) >= len(made) - 2  # the first may be made by who waits for it
 
 
 def test_records_by_number_from_a_store(tmp_path: Path) -> None:

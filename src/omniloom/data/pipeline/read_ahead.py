@@ -34,6 +34,12 @@ FIRST_ROWS = 64
 MOST_ROWS = 2048
 """Rows that a lane looks ahead at most."""
 
+BLOCKS_BROUGHT = 64
+"""Row groups and the like that are remembered as brought; one that was given up since is brought when it is read."""
+
+BLOCKS_AT_A_TIME = 4
+"""How many of them are fetched at a time: each may take a hundred megabytes of memory meanwhile."""
+
 LEAD_SECONDS = 4.0
 """Rows that a lane draws in so long are asked for ahead: a few failures and waits are not felt."""
 
@@ -104,6 +110,8 @@ class AheadBudget:
         self._lanes: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
         self._threads: ThreadPoolExecutor | None = None
         self._opening: dict[Hashable, Future[Any]] = {}
+        self._brought: dict[Hashable, None] = {}
+        self._bringers: ThreadPoolExecutor | None = None
 
     @property
     def lane_bytes(self) -> int:
@@ -124,6 +132,18 @@ class AheadBudget:
             opening = self._opening[key] = self._threads.submit(rows.places, row)
             opening.add_done_callback(lambda _: self._opened(key, rows, row))
         return opening
+
+    def bring(self, rows: Any, row: int) -> None:
+        """Have what a row lies in fetched in the background; blocks that were brought of late are here."""
+        key = id(rows), rows.opened_by(row)
+        if key in self._brought:
+            return
+        self._brought[key] = None
+        if len(self._brought) > BLOCKS_BROUGHT:
+            del self._brought[next(iter(self._brought))]
+        if self._bringers is None:
+            self._bringers = ThreadPoolExecutor(BLOCKS_AT_A_TIME, "omniloom-bring")
+        self._bringers.submit(rows.bring, row)  # what is wrong shows when the row is read
 
     def _opened(self, key: Hashable, rows: FarRows, row: int) -> None:
         self._opening.pop(key, None)
@@ -152,6 +172,7 @@ class ReadAhead:
 
     def __init__(self, make: Make, lane: Lane, keys: Any, desk: Desk, far: dict[int, FarRows]) -> None:
         self._make, self._lane, self._keys, self._desk, self._far = make, lane, keys, desk, far
+        self._bringing = {i for i, rows in far.items() if getattr(rows, "brings", False)}
         self._budget: AheadBudget = desk.ahead
         self._budget.join(self)
         self._turns = 0
@@ -192,7 +213,7 @@ class ReadAhead:
             return
         if not row.is_asked:
             self._ask_for(row)
-        self._count(key[0], "rows_ahead" if row.places else "rows_singly", 1)
+        self._count(key[0], "rows_ahead" if row.places or key[0] in self._bringing else "rows_singly", 1)
 
     def _row_of(self, key: SampleKey) -> _Ahead:
         """The row of a key that is due; what was expected before it is given up."""
@@ -319,6 +340,8 @@ class ReadAhead:
 
     def _ask_for(self, row: _Ahead) -> None:
         row.is_asked = True
+        if row.key[0] in self._bringing:
+            self._budget.bring(self._far[row.key[0]], row.key[2])
         for place in row.places:
             longest_bytes = LONG_RANGE_BYTES if row.turn > FIRST_ROWS else FIRST_RANGE_BYTES
             SPOOL.ask_for(place, longest_bytes=longest_bytes, turn=row.turn)

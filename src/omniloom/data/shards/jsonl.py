@@ -24,7 +24,7 @@ from omniloom.data.shards.tar_index import ENTRY_BYTES
 from omniloom.errors import DatasetError, SkipSample, StorageError
 from omniloom.storage.files import storage_error
 from omniloom.storage.node_copy import kept_copy
-from omniloom.storage.urls import name_of
+from omniloom.storage.urls import is_url, name_of
 
 logger = logging.getLogger("omniloom")
 
@@ -48,6 +48,11 @@ class LineFile:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_data": None, "_index": None}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `span` answers without asking a store."""
+        return self._offsets is not None or self._index is not None
 
     def span(self, record: int) -> tuple[int, int]:
         """First byte of a record and the byte after its last."""
@@ -120,6 +125,27 @@ class JsonlRows(FileRows):
         return RawSample(
             self.key_of(number, record), self.files[number].name, {JSON_PART: self._lines[number].read(record)}
         )
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the files lie in a store."""
+        return is_url(self.files[0].path)
+
+    def opened_by(self, row: int) -> int:
+        """The number of the file whose index tells where a row lies."""
+        return self.find(row)[0]
+
+    def knows_places(self, row: int) -> bool:
+        """Whether `places` answers without a request."""
+        return self._lines[self.find(row)[0]].is_open
+
+    def places(self, row: int) -> list[tuple[str, int, int]]:
+        """The range that reading a row asks for."""
+        number, record = self.find(row)
+        return [(self.files[number].path, *self._lines[number].span(record))]
+
+    def make_ready(self, row: int) -> None:
+        """Nothing is left to do once the places are known."""
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """File and byte range of a row; never raises."""

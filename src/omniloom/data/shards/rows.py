@@ -90,6 +90,15 @@ class SubRows:
         found: Sequence[tuple[str, int, int]] = self.rows.places(row + self.start)  # type: ignore[attr-defined]
         return found
 
+    @property
+    def brings(self) -> bool:
+        """Whether `bring` does anything; asked only of rows in a store."""
+        return bool(getattr(self.rows, "brings", False))
+
+    def bring(self, row: int) -> None:
+        """Fetch what a row needs before it is read; asked only of rows in a store that bring."""
+        self.rows.bring(row + self.start)  # type: ignore[attr-defined]
+
     def make_ready(self, row: int) -> None:
         """Open and check what a row lies in; asked only of rows in a store."""
         self.rows.make_ready(row + self.start)  # type: ignore[attr-defined]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 32
 BUFFER_BYTES = 1 << 20
+UNKNOWN_GROUP_ROWS = 1_024
 _TABLES = Pool("table", OPEN_FILES)
 
 
@@ -54,6 +55,16 @@ class ParquetTable:
         name = self.file.path, self._stamp, group, self._columns
         values: dict[str, Any] = process_spool().row(name, group_row, lambda: self._group(group))
         return values
+
+    def bring(self, row: int) -> None:
+        """Decode the row group of a row, so that it is here when the row is read."""
+        group, _ = self._group_of(row)
+        name = self.file.path, self._stamp, group, self._columns
+        process_spool().bring(name, lambda: self._group(group))
+
+    def block_of(self, row: int) -> int:
+        """A number that rows of one row group share; neighbours where the footer is not known yet."""
+        return bisect_right(self._ends, row) if self._metadata is not None else -1 - row // UNKNOWN_GROUP_ROWS
 
     def byte_range(self, row: int) -> tuple[int, int] | None:
         """First byte of the row group of a row and the byte after its last."""

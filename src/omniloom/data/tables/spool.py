@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ class Spool:
         self.given_up_early = 0
         self._warned = False
         self._blocks: OrderedDict[Hashable, Block] = OrderedDict()
+        self._making: dict[Hashable, Future[Block]] = {}
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -83,15 +85,40 @@ class Spool:
         Raises:
             StorageError: the disk is full or the folder cannot be written to.
         """
+        block = self.bring(name, make)
+        block.rows_read += 1
+        return block.table.row(row)
+
+    def bring(self, name: Hashable, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> Block:
+        """A block, decoded now where it is not here; who asks for it meanwhile waits, and nobody else does.
+
+        Raises as `row`.
+        """
         with self._lock:
             block = self._blocks.get(name)
-            if block is None:
-                block = self._blocks[name] = self._made(make)
-                self.size_bytes += block.size_bytes
-                self._make_room()
-            self._blocks.move_to_end(name)
-            block.rows_read += 1
-        return block.table.row(row)
+            if block is not None:
+                self._blocks.move_to_end(name)
+                return block
+            making = self._making.get(name)
+            is_mine = making is None
+            if making is None:
+                making = self._making[name] = Future()
+        if not is_mine:
+            return making.result()
+        try:
+            block = self._made(make)
+        except BaseException as error:
+            with self._lock:
+                del self._making[name]
+            making.set_exception(error)
+            raise
+        with self._lock:
+            del self._making[name]
+            self._blocks[name] = block
+            self.size_bytes += block.size_bytes
+            self._make_room()
+        making.set_result(block)
+        return block
 
     def _made(self, make: Callable[[], tuple[pa.Schema, Iterable[pa.RecordBatch]]]) -> Block:
         try:

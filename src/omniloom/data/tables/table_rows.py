@@ -10,6 +10,7 @@ from omniloom.data.shards.rows import FileRows, RowFile
 from omniloom.data.tables.columns import ColumnKind, row_parts
 from omniloom.errors import DatasetError, ShardError, SkipSample
 from omniloom.storage.inside_store import inside_folder
+from omniloom.storage.urls import is_url
 
 KEY_COLUMN = "__key__"
 """A column of this name holds the keys of the samples, as in tables that were made of WebDatasets."""
@@ -60,6 +61,37 @@ class TableRows(FileRows):
         parts = row_parts(self._tables[number].row(file_row), self._read_kinds, self._inside.read)
         key = parts.pop(KEY_COLUMN, b"").decode() or self.key_of(number, file_row)
         return RawSample(key, self.files[number].name, parts)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its files lie in a store, and are not copied here."""
+        return self.brings and is_url(self.files[0].path)
+
+    @property
+    def brings(self) -> bool:
+        """Whether `bring` does anything."""
+        return hasattr(self._tables[0], "bring")
+
+    def bring(self, row: int) -> None:
+        """Fetch and decode what a row lies in."""
+        number, file_row = self.find(row)
+        self._tables[number].bring(file_row)  # type: ignore[attr-defined]
+
+    def opened_by(self, row: int) -> tuple[int, int]:
+        """File and block of a row."""
+        number, file_row = self.find(row)
+        return number, self._tables[number].block_of(file_row)  # type: ignore[attr-defined]
+
+    def knows_places(self, row: int) -> bool:
+        """There is nothing to be known: blocks are brought as a whole."""
+        return True
+
+    def places(self, row: int) -> tuple[tuple[str, int, int], ...]:
+        """None: see `bring`."""
+        return ()
+
+    def make_ready(self, row: int) -> None:
+        """Nothing is to be done before."""
 
     def origin(self, row: int) -> tuple[str, tuple[int, int] | None]:
         """File of a row, and the bytes that have to be read for it; never raises."""
