@@ -45,7 +45,8 @@ def read_rows(path: Path) -> list[Row]:
         return _sheet(path) if path.suffix == ".xlsx" else _table(path)
     text = text_of(path)
     if path.suffix == ".jsonl":
-        return [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
+        rows = [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
+        return [one for row in rows for one in _of_document(row)]
     loaded = _loads(text, path, None)
     if isinstance(loaded, Mapping):
         for name in WRAPPERS:
@@ -153,6 +154,20 @@ def literal_list(text: str) -> list[Any]:
     except ConfigError:
         return []
     return found if isinstance(found, list) else []
+
+
+def _of_document(row: Row) -> list[Row]:
+    """The questions of a document as DUE has it (Borchmann et al. 2021): its annotations; another row is its own."""
+    annotations = row.get("annotations")
+    if not isinstance(annotations, list) or not {"name", "language"} <= row.keys():
+        return [row]
+    rows: list[Row] = []
+    for one in annotations:
+        said = [value.get("value", "") for value in one["values"]]
+        variants = [text for value in one["values"] for text in value.get("value_variants", ())]
+        asked = {"id": one["id"], "question": one["key"], "image": row["name"]}
+        rows.append(asked | {"answers": variants or said, "prediction": said})
+    return rows
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -21,11 +21,16 @@ def read(path: Path) -> list[Item]:
     """Images and their references.
 
     Both public forms: COCO's (``annotations`` of ``image_id`` and ``caption``, with or without ``images``) and
-    Karpathy's (a list of ``image`` or ``filename`` and ``caption`` or ``sentences``).
+    Karpathy's (a list of ``image`` or ``filename`` and ``caption`` or ``sentences``); or an object of lists of
+    captions by image.
     """
     loaded = read_json(path) if path.suffix == ".json" else None
     if isinstance(loaded, dict) and "annotations" in loaded:
         return _coco(loaded, path)
+    if isinstance(loaded, dict) and loaded and all(isinstance(several, list) for several in loaded.values()):
+        by_image = {name: tuple(map(str, several)) for name, several in loaded.items() if name != "images"}
+        if len(by_image) == len(loaded):
+            return [Item(id=name, images=(name,), answers=several) for name, several in by_image.items()]
     items = []
     for row in loaded.get("images", read_rows(path)) if isinstance(loaded, dict) else read_rows(path):
         if row.get("split", "test") != "test":
