@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import numpy as np
+
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
 from omniloom.data.loader.runner import Produced
@@ -59,14 +61,14 @@ class SavableDataLoader(Loader):
     def next_batch(self) -> Any:
         """The next batch of the pass. Raises StopIteration at its end."""
         if self._log is None:
-            return super().next_batch()
+            return _converted(super().next_batch())
         try:
             batch = super().next_batch()
         except StopIteration:
             self._log.stopped()
             raise
         self._log.yielded(batch, lane=self._last_lane, step=self._steps - 1)
-        return batch
+        return _converted(batch)
 
     def config(self) -> dict[str, Any]:
         """What it loads and how, as plain values."""
@@ -84,6 +86,17 @@ class SavableDataLoader(Loader):
     def _fetch(self, index: int) -> Produced:
         self._last_lane = index
         return super()._fetch(index)
+
+
+def _converted(batch: Any) -> Any:
+    """The batch as torch's `DataLoader` hands it on, which Energon's is one of: in dicts, lists and tuples, arrays are
+    made tensors; in dataclasses they stay.
+    """
+    if not isinstance(batch, dict | list | tuple | np.ndarray):
+        return batch
+    from torch.utils.data import default_convert  # noqa: PLC0415 - torch is imported once there is a batch
+
+    return default_convert(batch)  # type: ignore[no-untyped-call]
 
 
 def get_savable_loader(dataset: Dataset, **settings: Any) -> SavableDataLoader:
