@@ -70,6 +70,24 @@ def test_published_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 
 @needs_data
+def test_small_published_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of PyPI's anls, of due-benchmark/evaluator, of clipscore's README."""
+    anls, clip = DATA / "metric_refs/anls", DATA / "metric_refs/clipscore"
+    for answers, truth, variant, expected in (
+        ("submission.json", "gold_label.json", "paper", 37.778),
+        ("out.jsonl", "ref.jsonl", "paper", 83.333),
+        ("out.jsonl", "ref.jsonl", "published", 91.667),
+    ):
+        given = ["--answers", str(anls / answers), "--ground-truth", str(anls / truth), "--variant", variant]
+        assert scored(capsys, "docvqa", *given)["scores"]["ANLS"] == pytest.approx(expected, abs=1e-3)
+    for name, bleu, rouge, cider in (("good", 66.67, 42.80, 56.37), ("bad", 48.15, 31.21, 27.90)):
+        given = ["--answers", str(clip / f"{name}_captions.json"), "--ground-truth", str(clip / "refs.json")]
+        scores = scored(capsys, "coco-captions", *given)["scores"]
+        found = [scores[metric] for metric in ("BLEU-1", "ROUGE-L", "CIDEr")]
+        assert found == pytest.approx([bleu, rouge, cider], abs=6e-3)
+
+
+@needs_data
 @pytest.mark.parametrize("part", ["random", "popular", "adversarial"])
 def test_pope_files_are_read_and_all_yes_scores_as_by_hand(
     part: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Pictures:
             return _decoded(name, item)
         if isinstance(name, Stored):
             return self._stored(name)
-        path = self._path(name)
+        path = self._path(name, str(item.facts.get("part") or ""))
         if not path.is_dir() and path.suffix.lower() not in VIDEO_SUFFIXES:
             return path.read_bytes()
         if self._num_frames is None:
@@ -61,11 +62,18 @@ class Pictures:
             raise ConfigError(f"{shown}: a video found, and no number of frames. Give --num-frames.")
         return video_frames(io.BytesIO(content), count=self._num_frames)
 
-    def _path(self, name: str) -> Path:
-        """A file by its name or the name with a usual suffix; no name leads out of the folder."""
+    def _path(self, name: str, part: str) -> Path:
+        """A file by its name or the name with a usual suffix; no name leads out of the folder.
+
+        Benchmarks in parts, as MME, have folders of them, with images in them or in a folder ``images`` there.
+        """
         root = self._folder.resolve()
-        for suffix in _SUFFIXES:
-            path = (self._folder / f"{name}{suffix}").resolve()
+        folders: tuple[Path, ...] = (
+            self._folder,
+            *((self._folder / part, self._folder / part / "images") if part else ()),
+        )
+        for folder, suffix in product(folders, _SUFFIXES):
+            path = (folder / f"{name}{suffix}").resolve()
             if path.is_relative_to(root) and path != root and path.exists() and (suffix == "" or path.is_file()):
                 return path
         raise SampleError(

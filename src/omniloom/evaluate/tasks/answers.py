@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,14 @@ def _item(row: Row, number: int, path: Path, facts: Sequence[str], ids: Sequence
 def read_vqav2(path: Path) -> list[Item]:
     """VQA v2's annotations beside its questions, or one file of rows that have both.
 
-    ``v2_mscoco_val2014_annotations.json`` wants ``v2_OpenEnded_mscoco_val2014_questions.json`` in the same folder.
+    ``v2_mscoco_val2014_annotations.json`` wants ``v2_OpenEnded_mscoco_val2014_questions.json`` in the same folder, and
+    OK-VQA's ``mscoco_val2014_annotations.json`` the questions of that name. Images are COCO's files.
     """
     loaded = read_json(path) if path.suffix == ".json" else None
     if not isinstance(loaded, dict) or "annotations" not in loaded:
         return read_questions("question_type", "answer_type")(path)
     name = path.name.replace("annotations", "questions")
-    beside = [path.with_name(name), path.with_name(name.replace("v2_", "v2_OpenEnded_"))]
+    beside = [path.with_name(one) for one in (name, f"OpenEnded_{name}", name.replace("v2_", "v2_OpenEnded_"))]
     questions = {row["question_id"]: row for row in read_rows(next((p for p in beside if p.is_file()), beside[-1]))}
     items = []
     for row in loaded["annotations"]:
@@ -74,11 +76,40 @@ def read_vqav2(path: Path) -> list[Item]:
                 id=str(row["question_id"]),
                 question=str(asked.get("question", "")),
                 answers=texts(row["answers"]),
-                images=(str(asked.get("image_id", row.get("image_id", ""))),),
+                images=(_coco_file(asked.get("image_id", row.get("image_id", "")), loaded.get("data_subtype")),),
                 facts={key: row[key] for key in ("question_type", "answer_type") if key in row},
             )
         )
     return items
+
+
+def _coco_file(image: Any, part: Any) -> str:
+    """The file of a COCO image in a part of it, such as ``val2014``; of an unknown part, the image's number."""
+    return f"COCO_{part}_{int(image):012d}.jpg" if part and str(image).isdecimal() else str(image)
+
+
+def read_ai2d(path: Path) -> list[Item]:
+    """Rows of question, image and answer: a letter, or the number of an option from 0 (Hugging Face's form)."""
+    items = read_questions()(path)
+    return [replace(item, answers=tuple(_as_letter(answer, item) for answer in item.answers)) for item in items]
+
+
+def _as_letter(answer: str, item: Item) -> str:
+    known = list(item.options)
+    return known[int(answer)] if answer.isdecimal() and int(answer) < len(known) else answer
+
+
+def read_chartqa(path: Path) -> list[Item]:
+    """Rows of question, answer and image; or the folder of a split: ``test_human.json``, ``test_augmented.json``."""
+    kinds = ("human", "augmented")
+    files = [(kind, file) for kind in kinds for file in sorted(path.glob(f"*_{kind}.json"))] if path.is_dir() else []
+    if not files:
+        return read_questions("type")(path)
+    return [
+        replace(item, id=f"{kind}-{item.id}", facts={"type": kind})
+        for kind, file in files
+        for item in read_questions()(file)
+    ]
 
 
 def read_realworldqa(path: Path) -> list[Item]:
@@ -231,7 +262,7 @@ CHARTQA = Task(
     name="chartqa",
     title="ChartQA (Masry et al. 2022)",
     metric="relaxed accuracy, percent",
-    read=read_questions("type"),
+    read=read_chartqa,
     prompt=SINGLE_WORD,
     score=mean_score(_chart, metric="relaxed accuracy", groups=("type",)),
     oracle="the rule of the paper, section 5.1",
@@ -240,7 +271,7 @@ AI2D = Task(
     name="ai2d",
     title="AI2D (Kembhavi et al. 2016)",
     metric="accuracy, percent",
-    read=read_questions(),
+    read=read_ai2d,
     prompt=lambda item: lettered(item) if item.options else question_only(item),
     score=mean_score(choice_or_text),
     variants=("published", "first-if-none"),

@@ -92,7 +92,7 @@ def read_mvbench(path: Path) -> list[Item]:
 
 
 def read_choices(path: Path) -> list[Item]:
-    """Rows of MotionBench (``qa``, a list of one) or PhysGameBench (``options`` by letter)."""
+    """Rows of MotionBench (``qa``, a list of one), PhysGameBench (``options`` by letter), or of single questions."""
     items = []
     for row in read_rows(path):
         asked = row["qa"][0] if row.get("qa") else row
@@ -107,6 +107,29 @@ def read_choices(path: Path) -> list[Item]:
                 facts={"class": row.get("class_anno"), "subclass": row.get("subclass_anno")},
             )
         )
+    return items
+
+
+def read_perception_test(path: Path) -> list[Item]:
+    """``mc_question_valid.json``: by video, its questions with options and the number of the right one."""
+    items = []
+    for video in read_rows(path):
+        if "mc_question" not in video and "answer_id" not in video:
+            return read_choices(path)
+        for row in video.get("mc_question", [video]):
+            name = str((video.get("metadata") or {}).get("video_id") or wanted(video, "video_name", "id", where=path))
+            options = letters(wanted(row, "options", where=path))
+            number = int(wanted(row, "answer_id", where=path))
+            items.append(
+                Item(
+                    id=f"{name}-{row['id']}" if "mc_question" in video else str(wanted(row, "question_id", where=path)),
+                    question=str(wanted(row, "question", where=path)),
+                    answers=tuple(list(options)[number : number + 1]),
+                    images=(f"{name}.mp4",),
+                    options=options,
+                    facts={name: row.get(name) for name in ("area", "reasoning")},
+                )
+            )
     return items
 
 
@@ -203,7 +226,7 @@ PHYSGAME = _task(
 PERCEPTION_TEST = _task(
     "perception-test",
     "Perception Test (Patraucean et al. 2023)",
-    groups=(),
-    reader=read_choices,
+    groups=("area", "reasoning"),
+    reader=read_perception_test,
     prompt=_lettered_prompt,
 )

@@ -31,10 +31,15 @@ def read_pope(path: Path) -> list[Item]:
 
 
 def read_mme(path: Path) -> list[Item]:
-    """MME's files of one part each, lines of image, question and answer with tabs between; a folder of them, or one."""
+    """MME's files of one part each, lines of image, question and answer with tabs between; a folder of them, or one.
+
+    Or the release's own folders of images and questions by part.
+    """
     if parquet_files(path) or path.suffix in (*SHEETS, ".json"):
         return _mme_of_tables(path)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    if not files:
+        return _mme_of_release(path)
     items = []
     for file in files:
         for number, line in enumerate(text_of(file).splitlines(), 1):
@@ -46,6 +51,21 @@ def read_mme(path: Path) -> list[Item]:
             items.append(
                 Item(id=name, question=question, answers=(answer,), images=(image,), facts={"part": file.stem})
             )
+    return items
+
+
+def _mme_of_release(path: Path) -> list[Item]:
+    """The release's own folders: of each part, a text file an image, with a line of question and answer twice."""
+    items = []
+    for file in sorted(path.glob("*/*.txt")) + sorted(path.glob("*/questions_answers_YN/*.txt")):
+        part = file.relative_to(path).parts[0]
+        for number, line in enumerate(text_of(file).splitlines(), 1):
+            question, _, answer = line.rstrip().rpartition("\t")
+            if not question:
+                raise ConfigError(f"{file}: line {number} has no tab; a question and its answer expected.")
+            name = f"{part}/{file.stem}/{number}"
+            facts = {"part": part, "image": file.stem}
+            items.append(Item(id=name, question=question, answers=(answer,), images=(file.stem,), facts=facts))
     return items
 
 
