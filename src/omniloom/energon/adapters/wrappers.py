@@ -101,7 +101,8 @@ class GroupBatchDataset:
         source = _as_samples(_with_tensors(dataset))
         calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
         pipeline = Group(source.pipeline, sample_group_key, fixed_batch_size, calls, drop_last=drop_last)
-        return replace(source, pipeline=pipeline, batch_size=fixed_batch_size, user_code=True)
+        plan = _one_unit_a_lane(source) if not isinstance(source.pipeline, IterMap) else source.plan
+        return with_plan(replace(source, pipeline=pipeline, batch_size=fixed_batch_size, user_code=True), plan)
 
 
 class PackingDataset:
@@ -169,7 +170,7 @@ class RepeatDataset:
         if isinstance(plan, InOrder):
             if repeats is None or repeats == int(repeats):
                 return with_plan(dataset, replace(plan, passes=None if repeats is None else int(repeats)))
-            whole = replace(plan, passes=None, units=round(plan.pass_units * repeats))
+            whole = replace(plan, passes=None, units=int(plan.pass_units * Fraction(str(repeats))))
             return with_plan(dataset, whole)
         if plan.endless:
             return dataset
@@ -233,12 +234,8 @@ class IterMapDataset:
         source = _as_samples(_with_tensors(dataset))
         if not isinstance(source.pipeline, Make | Map):
             raise ConfigError("IterMapDataset: a stream of samples expected; batch, pack and group what comes of it")
-        plan = source.plan
-        if isinstance(plan, InOrder):
-            rows, lanes = sum(leaf.rows for leaf in plan.leaves), source.worker_config.run_lanes
-            plan = replace(plan, unit_rows=max(1, -(-rows // lanes)))
         pipeline = IterMap(source.pipeline, iter_map_fn)
-        return with_plan(replace(source, pipeline=pipeline, user_code=True), plan)
+        return with_plan(replace(source, pipeline=pipeline, user_code=True), _one_unit_a_lane(source))
 
 
 @dataclass(frozen=True)
@@ -259,6 +256,15 @@ def _mixed(shuffle: Shuffle, block_rows: int) -> Shuffle:
 def with_plan(dataset: Dataset, plan: Plan | InOrder) -> Dataset:
     """The data set over another plan."""
     return replace(dataset, plan=plan, pipeline=_over(dataset.pipeline, plan))
+
+
+def _one_unit_a_lane(dataset: Dataset) -> Plan | InOrder:
+    """The plan of a data set, in which an evaluation gives each lane its share of the rows as one stream."""
+    plan = dataset.plan
+    if not isinstance(plan, InOrder):
+        return plan
+    lanes = dataset.worker_config.run_lanes
+    return replace(plan, unit_rows=max(1, -(-sum(leaf.rows for leaf in plan.leaves) // lanes)))
 
 
 def _over(stage: Any, plan: Plan | InOrder) -> Any:
