@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from omniloom.errors import StorageError
+from omniloom.storage.cache_folder import alone_in
 from omniloom.storage.cache_folder import node_cache as node_cache  # noqa: PLC0414 - callers import it from here
-from omniloom.storage.files import remove_file, storage_error
-from omniloom.storage.open import open_store
+from omniloom.storage.files import remove_file, replace_file, storage_error
+from omniloom.storage.kept_room import make_room, note_use
+from omniloom.storage.open import is_local, local_path, open_store
 from omniloom.storage.store import Stat
-from omniloom.storage.urls import is_url, name_of, redacted
+from omniloom.storage.urls import is_url, join_url, name_of, redacted, relative_to
 
 PIECE_BYTES = 16 << 20
+_THREADS = 4
+_WHOLE = "whole"
 
 
 class StoredFile(NamedTuple):
@@ -60,6 +66,43 @@ def kept_copy(file: str | os.PathLike[str]) -> Path:
     path = node_cache("files", hashlib.sha256(identity.encode()).hexdigest()[:32], name_of(text))
     if stat.etag is None or not path.is_file():
         copy_here(text, path)
+        make_room(node_cache("files"))
+    note_use(path.parent)
+    return path
+
+
+def kept_folder(folder: str | os.PathLike[str]) -> Path:
+    """A folder of this machine as it is; of a store, a copy of all below it, one for each state that it had.
+
+    Several processes may ask at once: one fetches, the others wait.
+
+    Raises:
+        StorageError: there is nothing below it (``errno.ENOENT``), it cannot be had, or the disk is full.
+    """
+    text = os.fspath(folder)
+    if not is_url(text):
+        return Path(text)
+    if is_local(text):
+        return Path(local_path(text))
+    entries = list(open_store(text).scan(text))
+    if not entries:
+        raise storage_error("read", text, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    names = {relative_to(entry.url, text): entry for entry in entries}
+    for name in names:
+        join_url(text, name)  # refuses what would climb out of the copy
+    states = sorted((name, entry.size_bytes, entry.etag) for name, entry in names.items())
+    identity = json.dumps([text.partition("?")[0], states])
+    kept = node_cache("folders", hashlib.sha256(identity.encode()).hexdigest()[:32])
+    path = kept / name_of(text)
+    with alone_in(kept):
+        if not (kept / _WHOLE).is_file():
+            with ThreadPoolExecutor(_THREADS) as threads:
+                bringing = [threads.submit(copy_here, one.url, path / name) for name, one in names.items()]
+            for one in bringing:
+                one.result()
+            replace_file(kept / _WHOLE, "")
+            make_room(node_cache("folders"))
+    note_use(kept)
     return path
 
 

@@ -10,6 +10,7 @@ import click
 
 from omniloom.errors import ConfigError
 from omniloom.parallel.job import job
+from omniloom.tools.place_type import PLACE
 
 _EPILOG = (
     "\b\nExamples:\n"
@@ -22,7 +23,7 @@ _EPILOG = (
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("recipe_path", metavar="RECIPE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("recipe_path", metavar="RECIPE", type=PLACE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting in place of the recipe's.")
 @click.option(
     "--workspace",
@@ -47,7 +48,7 @@ _EPILOG = (
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of that script.")
 @click.option("--force", is_flag=True, help="With --from-megatron, write over a RECIPE that is there.")
 def command(
-    recipe_path: Path,
+    recipe_path: str,
     *,
     overrides: tuple[str, ...],
     workspace: Path | None,
@@ -64,7 +65,7 @@ def command(
     on the same ranks or others. SIGTERM and Ctrl-C save and stop after the step at hand; then the exit code is 3.
     """
     if script is not None:
-        return _convert(script, recipe_path, environment, force=force, dry_run=dry_run)
+        return _convert(script, Path(recipe_path), environment, force=force, dry_run=dry_run)
     from omniloom.train.recipe import read_recipe  # noqa: PLC0415 - torch takes a while, and `--help` wants none
 
     recipe = read_recipe(recipe_path, overrides, workspace=workspace)

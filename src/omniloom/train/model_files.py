@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,12 @@ from omniloom.conversion import config_json
 from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.model.families import read_config_file
+from omniloom.storage.files import file_exists
+from omniloom.storage.node_copy import kept_copy, kept_folder
+from omniloom.storage.open import is_local
+from omniloom.storage.urls import is_url, join_url, redacted
 from omniloom.train.checkpoint import complete_checkpoints
+from omniloom.train.checkpoint_places import COMPLETE, Address, place_of_checkpoints
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
 from omniloom.vlm.template_table import chat_template
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer, Tokenizer, open_tokenizer
@@ -22,7 +28,8 @@ class ModelConfig:
     """Which model, and where its weights are.
 
     Attributes:
-        folder: with ``config.json`` or ``omniloom.json``, a tokenizer, and weights unless all parts are fresh.
+        folder: with ``config.json`` or ``omniloom.json``, a tokenizer, and weights unless all parts are fresh. This and
+            all other paths may be URLs: what lies in a store is copied to the machine's cache, once.
         config: a file in the form of ``omniloom.json`` that describes the model where the folder is not there yet, or
             has no description of its own; where it has one, both have to be equal.
         tokenizer: a folder or a file; ``bytes``: one token a byte; ``None``: the folder's.
@@ -49,7 +56,7 @@ class ModelConfig:
         """The folder, for weights. Raises ConfigError where there is none."""
         if self.folder is None:
             raise ConfigError("model.folder: missing; a folder with weights expected, unless all parts are fresh.")
-        return Path(self.folder)
+        return kept_folder(self.folder)
 
     def start_checkpoint(self) -> Path | None:
         """The checkpoint whose weights are taken; ``None`` where those of the folder are.
@@ -59,16 +66,23 @@ class ModelConfig:
         """
         if self.start is None:
             return None
+        if is_url(self.start) and not is_local(self.start):
+            return kept_folder(self._step_of(self.start, place_of_checkpoints(self.start).found()))
         path = Path(self.start)
         if (path / "trainer.json").is_file() and self.start_step is None:
             return path
-        found = complete_checkpoints(path)
+        return Path(self._step_of(self.start, complete_checkpoints(path)))
+
+    def _step_of(self, start: str, found: Mapping[int, Address]) -> Address:
+        """The step that is asked for, or the newest one; a folder in a store may be that of a step itself."""
+        if not found and self.start_step is None and is_url(start) and file_exists(join_url(start, COMPLETE)):
+            return start
         if not found:
-            raise ConfigError(f"model.start: {path}: no complete checkpoint of a run there. Train it first.")
+            raise ConfigError(f"model.start: {redacted(start)}: no complete checkpoint of a run there. Train it first.")
         step = max(found) if self.start_step is None else self.start_step
         if step not in found:
             raise ConfigError(
-                f"model.start_step: {step} found; {path} has complete checkpoints of the steps "
+                f"model.start_step: {step} found; {redacted(start)} has complete checkpoints of the steps "
                 f"{', '.join(map(str, sorted(found)))}."
             )
         return found[step]
@@ -87,12 +101,13 @@ def model_config(settings: ModelConfig) -> LlavaConfig:
     Raises:
         ConfigError: there is no description, it is not that of a vision-language model, or there are two that differ.
     """
-    folder = None if settings.folder is None else Path(settings.folder)
+    folder = None if settings.folder is None else settings.weights_folder
     described = folder is not None and any((folder / name).is_file() for name in (config_json.FILE, "config.json"))
     own = read_model_config(folder) if folder is not None and (described or settings.config is None) else None
     if settings.config is None:
         return own if own is not None else read_model_config(settings.weights_folder)
-    given = _whole(config_json.config_from_json(Path(settings.config)), Path(settings.config))
+    described_by = kept_copy(settings.config)
+    given = _whole(config_json.config_from_json(described_by), described_by)
     if own is not None and own != given:
         raise ConfigError(
             f"model.config: {settings.config} describes another model than {folder} does. Leave it out, or put the "
@@ -114,12 +129,17 @@ def model_tokenizer(settings: ModelConfig, *, template: str, special_tokens: tup
     """
     if settings.tokenizer == BYTES:
         return ByteTokenizer([*sorted(chat_template(template).named_tokens - {"bos", "eos"}), *special_tokens])
-    opened = open_tokenizer(settings.weights_folder if settings.tokenizer is None else Path(settings.tokenizer))
+    opened = open_tokenizer(settings.weights_folder if settings.tokenizer is None else _kept(settings.tokenizer))
     if not special_tokens:
         return opened
     if not isinstance(opened, HuggingFaceTokenizer):
         raise ConfigError("data.special_tokens: found for a tokenizer without a tokenizer.json, which takes no more.")
     return opened.with_special_tokens(special_tokens)
+
+
+def _kept(place: str) -> Path:
+    """A file or folder of this machine; of a store, its copy here."""
+    return kept_copy(place) if is_url(place) and file_exists(place) else kept_folder(place)
 
 
 def _whole(config: object, place: Path) -> LlavaConfig:

@@ -13,6 +13,8 @@ from omniloom.config.reading import read_dataclass, set_value
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.errors import ConfigError
 from omniloom.parallel.plan import ParallelConfig
+from omniloom.storage.node_copy import kept_copy
+from omniloom.storage.urls import is_url, redacted
 from omniloom.train.checkpoint import CheckpointConfig
 from omniloom.train.data import DataConfig
 from omniloom.train.hang_watch import HangConfig
@@ -62,11 +64,11 @@ class Recipe:
     note: str = ""
 
 
-def read_recipe(path: Path, overrides: Sequence[str] = (), *, workspace: Path | None = None) -> Recipe:
+def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: Path | None = None) -> Recipe:
     """The recipe of a file.
 
     Args:
-        path: a YAML file; paths in it are relative to the current folder.
+        path: a YAML file, by path or URL; paths in it are relative to the current folder.
         overrides: ``key.of.setting=value`` each, the value as in YAML.
         workspace: where runs and models lie in place of the current folder: ``folder``, ``model.folder`` and
             ``model.start``, unless they are absolute.
@@ -74,13 +76,14 @@ def read_recipe(path: Path, overrides: Sequence[str] = (), *, workspace: Path | 
     Raises:
         ConfigError: no YAML, an unknown or missing setting, a value of another kind; with file and line.
     """
+    shown = redacted(str(path))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = kept_copy(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
-    tree = load_yaml(text, name=str(path)) or {}
+        raise ConfigError(f"{shown}: cannot be read: {error.strerror or error}.") from error
+    tree = load_yaml(text, name=shown) or {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: {type(tree).__name__} found; a mapping of settings expected.")
+        raise ConfigError(f"{shown}: {type(tree).__name__} found; a mapping of settings expected.")
     given = set()
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -94,7 +97,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = (), *, workspace: Path | 
         if tuple(keys) in given:
             return "command line"
         known = next((tuple(keys[:n]) for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
-        return f"{path}, line {lines[known]}" if known is not None else str(path)
+        return f"{shown}, line {lines[known]}" if known is not None else shown
 
     recipe = read_dataclass(Recipe, tree, place=place)
     return recipe if workspace is None else _in_workspace(recipe, workspace)
@@ -102,7 +105,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = (), *, workspace: Path | 
 
 def _in_workspace(recipe: Recipe, workspace: Path) -> Recipe:
     def within(path: str | None) -> str | None:
-        return None if path is None else str(workspace / path)
+        return path if path is None or is_url(path) else str(workspace / path)
 
     model = replace(recipe.model, folder=within(recipe.model.folder), start=within(recipe.model.start))
     return replace(recipe, folder=str(workspace / recipe.folder), model=model, features=within(recipe.features))

@@ -52,7 +52,7 @@ def open_run(path: Path) -> Published:
     settings, _, name = _settings_of(path)
     config = model_config(settings)
     tensors = dict(load_model(settings, config, seed=0).named_parameters())
-    companions = {} if settings.folder is None else companions_of(Path(settings.folder))
+    companions = {} if settings.folder is None else companions_of(settings.weights_folder)
     source = InMemory({key: value.detach() for key, value in tensors.items()}, where=name)
     return Published(path, "omniloom", config, source, companions=companions)
 

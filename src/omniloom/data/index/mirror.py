@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +30,8 @@ from omniloom.data.index.layout import (
     WORK_FOLDER,
 )
 from omniloom.errors import StorageError
-from omniloom.storage.files import remove_file, replace_file, storage_error
+from omniloom.storage.cache_folder import alone_in
+from omniloom.storage.files import remove_file, replace_file
 from omniloom.storage.node_copy import StoredFile, copy_here, node_cache
 from omniloom.storage.open import open_store
 from omniloom.storage.store import Stat
@@ -65,7 +64,7 @@ def refresh(url: str) -> Path:
         StorageError: the store cannot be asked, or the disk is full.
     """
     place = node_cache("sets", hashlib.sha256(url.encode()).hexdigest()[:24])
-    with _alone(place):
+    with alone_in(place):
         current = _read_current(place)
         if current is None or time.time() - current[1] > fresh_seconds():
             current = _update(url, place), time.time()
@@ -180,22 +179,6 @@ def _remove_abandoned(place: Path, folder: str) -> None:
             with contextlib.suppress(OSError):
                 if time.time() - (path / "tags.json").stat().st_mtime > _ABANDONED_SECONDS:
                     shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """One process of this machine at a time; a cache on a disk without locks is used without."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise storage_error("keep a sidecar in", place, error) from error
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def fresh_seconds() -> float:
