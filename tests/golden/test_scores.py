@@ -14,7 +14,13 @@ from omniloom.errors import ConfigError
 from omniloom.evaluate.scores.anls import anls, levenshtein
 from omniloom.evaluate.scores.binary import binary_scores, mme_score, pope_answer
 from omniloom.evaluate.scores.captions import bleu, cider_d, rouge_l
-from omniloom.evaluate.scores.choices import marked_answer, mmmu_choice, science_qa_choice
+from omniloom.evaluate.scores.choices import (
+    first_capital,
+    marked_answer,
+    mmmu_choice,
+    mvbench_correct,
+    science_qa_choice,
+)
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
 from omniloom.evaluate.scores.mathvista import mathvista_correct, mathvista_extraction, mathvista_prediction
 from omniloom.evaluate.scores.open_answers import mmmu_open_correct, mmmu_open_values
@@ -171,8 +177,8 @@ def test_anls_of_whole_files() -> None:
             anls(
                 files["out"][key][0]["value"],
                 [text for one in values for text in one["value_variants"]],
-                boundary=boundary,
-            )  # type: ignore[arg-type]
+                boundary=boundary,  # type: ignore[arg-type]
+            )
             for key, values in files["ref"].items()
         ]
         assert sum(scores) / len(scores) == pytest.approx(expected, abs=5e-5)
@@ -298,3 +304,18 @@ def test_yes_and_no() -> None:  # by hand
     assert scores == pytest.approx((0.7, 0.75, 0.6, 2 * 0.75 * 0.6 / 1.35, 0.4, 10))
     assert binary_scores([]).f1 == 0
     assert mme_score({"1.png": [True, True], "2.png": [True, False]}) == 100 * (0.75 + 0.5)
+
+
+# Videos
+
+MVBENCH_OPTIONS = {"A": "red cat.", "B": "blue dog", "C": "b", "D": "Dog"}
+
+
+@pytest.mark.parametrize("row", golden("video_choices"), ids=lambda row: repr(row["said"])[:30])
+def test_choices_about_videos(row: dict[str, Any]) -> None:
+    """Outputs of BradyFU/Video-MME's eval_your_results.py and of check_ans in Ask-Anything's mvbench.ipynb."""
+    said = row["said"]
+    assert (first_capital(said.strip()) or "") == row["video_mme"]
+    for letter, text in MVBENCH_OPTIONS.items():
+        official = row["mvbench"][letter] and bool(said.strip())  # saying nothing is right there
+        assert mvbench_correct(said, letter, text) == official

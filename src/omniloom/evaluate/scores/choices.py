@@ -16,6 +16,15 @@ LONG_WORDS = 5
 _SCIENCE_QA_OPTIONS = "ABCDE"
 _THE_ANSWER_IS = re.compile(r"The answer is ([A-Z]).")
 _LEADING = re.compile(r"\(?([A-Z])(?:[).:]|$)")
+_BEGINNINGS = (
+    "The best answer is",
+    "The correct answer is",
+    "The answer is",
+    "The answer",
+    "The best option isThe correct option is",
+    "Best answer:Best option:",
+)
+_CAPITAL = re.compile("[ABCD]")
 _MARKED = re.compile(r"\\(?:answer|boxed)\{([^{}]*)\}")
 
 
@@ -63,6 +72,30 @@ def leading_letter(response: str, options: Mapping[str, str]) -> str | None:
     """The letter that an answer begins with, or is: "B", "(B)", "B. dog", "B: dog"; not the article of "A dog"."""
     found = _LEADING.match(response.strip())
     return found[1] if found and found[1] in options else None
+
+
+def first_capital(response: str) -> str | None:
+    """The letter that Video-MME's program finds (Fu et al. 2024): the first capital from A to D, of a word or alone.
+
+    Before, it takes away what an answer may begin with; two commas are missing in its list, so that four of these
+    beginnings stay.
+    """
+    for beginning in _BEGINNINGS:
+        response = response.replace(beginning, "")
+    found = _CAPITAL.search(response)
+    return found[0] if found else None
+
+
+def mvbench_correct(response: str, letter: str, text: str) -> bool:
+    """MVBench's rule (Li et al. 2024): the first word is in the right option's letter, or has it in it.
+
+    So "b", "(B", "B." and "(B)dog" are right for "(B) dog", and so is ")". It would be right to say nothing, too, which
+    is not followed here.
+    """
+    if not response.strip():
+        return False
+    said, right = response.lower().split(" ")[0], f"({letter}) {text}".lower().split(" ")[0]
+    return said.replace(".", "") in right or right in said
 
 
 def marked_answer(response: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import Row, letters, literal_list, read_rows, wanted
-from omniloom.evaluate.scores.choices import leading_letter, mmmu_choice
-from omniloom.evaluate.task import Item, Task, kept_fields, mean_score, no_fields
+from omniloom.evaluate.scores.choices import first_capital, leading_letter, mmmu_choice, mvbench_correct
+from omniloom.evaluate.task import Item, Scores, Task, grouped, kept_fields, mean, mean_score, no_fields
 from omniloom.evaluate.tasks.answers import choice_or_text
 
 
@@ -158,7 +158,36 @@ def _lettered_prompt(item: Item) -> str:
 def _letter(item: Item, text: str, variant: str) -> float:
     if not item.options:
         return choice_or_text(item, text, variant)
-    return float((leading_letter(text, item.options) or mmmu_choice(text, item.options)) in item.answers)
+    return float(leading_or_said(item, text) in item.answers)
+
+
+def _videomme_score(items: Sequence[Item], texts: Sequence[str], variant: str) -> Scores:
+    """Accuracy over all questions; and over those with a letter, which is what its own program prints."""
+    find = leading_or_said if variant == "letter" else _first_capital
+    said = [find(item, text) for item, text in zip(items, texts, strict=True)]
+    worth = [float(letter in item.answers) for item, letter in zip(items, said, strict=True)]
+    answered = [value for value, letter in zip(worth, said, strict=True) if letter is not None]
+    return Scores(
+        metrics={"accuracy": 100 * mean(worth), "of answered": 100 * mean(answered)},
+        items=worth,
+        groups={name: grouped(items, worth, name) for name in ("duration", "task")},
+    )
+
+
+def _first_capital(item: Item, text: str) -> str | None:
+    del item
+    return first_capital(text.strip())
+
+
+def leading_or_said(item: Item, text: str) -> str | None:
+    """The letter that an answer begins with, or that MMMU's program finds in it."""
+    return leading_letter(text, item.options) or mmmu_choice(text, item.options)
+
+
+def _mvbench(item: Item, text: str, variant: str) -> float:
+    if variant == "letter":
+        return _letter(item, text, variant)
+    return float(any(mvbench_correct(text, letter, item.options[letter]) for letter in item.answers))
 
 
 def _videomme_fields(item: Item, answer: str) -> dict[str, Any]:
@@ -196,20 +225,30 @@ def _task(
     )
 
 
-VIDEOMME = _task(
-    "videomme",
-    "Video-MME (Fu et al. 2024)",
-    groups=("duration", "task"),
-    reader=read_videomme,
+VIDEOMME = Task(
+    name="videomme",
+    title="Video-MME (Fu et al. 2024)",
+    metric="accuracy, percent",
+    read=read_videomme,
     prompt=_videomme_prompt,
+    score=_videomme_score,
+    variants=("published", "letter"),
+    oracle="the letters that its own program finds in 91 made answers, all equal",
+    version="2",
+    columns=("response",),
     fields=_videomme_fields,
 )
-MVBENCH = _task(
-    "mvbench",
-    "MVBench (Li et al. 2024)",
-    groups=("task_type",),
-    reader=read_mvbench,
+MVBENCH = Task(
+    name="mvbench",
+    title="MVBench (Li et al. 2024)",
+    metric="accuracy, percent",
+    read=read_mvbench,
     prompt=_mvbench_prompt,
+    score=mean_score(_mvbench, groups=("task_type",)),
+    variants=("published", "letter"),
+    oracle="its own program on 364 made answers and options: equal but for blank ones, which it takes for right",
+    version="2",
+    columns=("response",),
     fields=kept_fields("task_type"),
 )
 MOTIONBENCH = _task(
