@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import omniloom
@@ -133,3 +134,18 @@ def test_small_functions_have_energons_signatures(shards):
         return [one["__key__"] for one in energon.get_loader(dataset.build())]
 
     assert keys(subset=half) == keys()[3:5]
+
+
+def test_a_sample_in_one_line():
+    sample = energon.TextSample(__key__="7", __restore_key__=("a", 7), text="x" * 60)
+    line = energon.sample_utils.format_sample_compact(sample)
+    assert line.startswith("TextSample(__key__='7', __restore_key__=('a', 7), ")
+    assert f"text='{'x' * 50}...'" in line
+    deep = {"a": {"b": {"c": {"d": 1}}}, "list": list(range(20)), "array": np.zeros((2, 3), np.uint8)}
+    line = energon.sample_utils.format_sample_compact(deep)
+    assert line == (
+        "{a: {b: {c: {...}}}, list: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], array: np.ndarray(shape=(2, 3), dtype=uint8)}"
+    )
+    detailed = energon.sample_utils.format_sample_detailed({"six": np.arange(6), "seven": np.arange(7)})
+    assert "values=[np.int64(0), np.int64(1), np.int64(2), np.int64(3), np.int64(4), np.int64(5)]" in detailed
+    assert "np.int64(2), ..., np.int64(4)" in detailed
