@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from omniloom.errors import ConfigError, StorageError, StoreAwayError
 from omniloom.storage.backend import Got
 from omniloom.storage.store import Stat
 from omniloom.storage.tuning import Options
+from omniloom.storage.writing import BlockWriter
 
 _NO_RETRY = {"max_retries": 0, "retry_timeout": timedelta(seconds=30)}  # `RemoteStore` retries
 
@@ -88,7 +88,7 @@ def _refuse_after_fork(root: str) -> None:
         )
 
 
-class BucketWriter:
+class BucketWriter(BlockWriter):
     """A multipart upload that is not there until it is closed."""
 
     def __init__(self, upload: Any) -> None:
@@ -111,17 +111,6 @@ class BucketWriter:
             self._open = False
             stop = StorageError("upload given up")
             self._upload.__exit__(StorageError, stop, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _stat(meta: Any) -> Stat:

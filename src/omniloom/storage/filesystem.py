@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from omniloom.errors import StorageError
 from omniloom.storage.backend import Got
 from omniloom.storage.store import Stat
 from omniloom.storage.tuning import Options
+from omniloom.storage.writing import BlockWriter
 
 _EXTRAS = {"hf": "omniloom[hub]"}
 _READING = {"hf": {"cache_type": "none"}}
@@ -102,7 +102,7 @@ class FileSystem:
         return path.removeprefix(self._authority).lstrip("/")
 
 
-class FileSystemWriter:
+class FileSystemWriter(BlockWriter):
     """A file that is being written beside its place."""
 
     def __init__(self, system: Any, path: str) -> None:
@@ -128,17 +128,6 @@ class FileSystemWriter:
             self._file.close()
         with contextlib.suppress(Exception):
             self._system.rm_file(self._partial)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _stat(info: Any) -> Stat:

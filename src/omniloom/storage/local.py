@@ -6,14 +6,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 from urllib.parse import unquote
 
 from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.messages import storage_error
 from omniloom.storage.store import Entry, Range, Stat
 from omniloom.storage.urls import join_url
+from omniloom.storage.writing import BlockWriter
 
 
 def file_path(url: str) -> str:
@@ -157,7 +157,7 @@ class LocalStore:
         return data
 
 
-class LocalWriter:
+class LocalWriter(BlockWriter):
     """A file that is being written beside its place."""
 
     def __init__(self, path: str) -> None:
@@ -193,17 +193,6 @@ class LocalWriter:
         with contextlib.suppress(OSError):
             self._file.close()
         self._partial.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _stat(found: os.stat_result) -> Stat:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from omniloom.errors import StorageError
 from omniloom.storage.backend import Got
 from omniloom.storage.store import Stat
 from omniloom.storage.tuning import Options
+from omniloom.storage.writing import BlockWriter
 
 
 class MultiStorage:
@@ -69,7 +69,7 @@ class MultiStorage:
         self._client.delete(key)
 
 
-class MultiStorageWriter:
+class MultiStorageWriter(BlockWriter):
     """An object that is gathered in memory and sent when it is closed."""
 
     def __init__(self, client: Any, key: str) -> None:
@@ -91,17 +91,6 @@ class MultiStorageWriter:
     def abort(self) -> None:
         """Forget it."""
         self._gathered = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _stat(found: Any) -> Stat:

@@ -10,8 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.backend import Backend, Got
@@ -22,6 +21,7 @@ from omniloom.storage.retry import NoRangesError, ShortBodyError, named_fault, r
 from omniloom.storage.store import Entry, Range, Stat, Writer
 from omniloom.storage.tuning import Options, Tuning, options_of
 from omniloom.storage.urls import join_url, name_of, redacted, split_url
+from omniloom.storage.writing import BlockWriter
 
 _TAGS_KEPT = 65_536
 _Listed = list[tuple[str, int, str | None]]
@@ -332,7 +332,7 @@ class RemoteStore:
         self._whole: OrderedDict[str, bytes] = OrderedDict()
 
 
-class _NamedWriter:
+class _NamedWriter(BlockWriter):
     """A backend's writer whose errors say what was written."""
 
     def __init__(self, url: str, writer: Writer) -> None:
@@ -356,17 +356,6 @@ class _NamedWriter:
             return call()
         except Exception as error:
             raise named_fault(error, redacted(self._url)) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _parts(one: LongRange, part_bytes: int) -> list[Range]:
