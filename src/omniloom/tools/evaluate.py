@@ -88,7 +88,7 @@ def command(
     limit: int | None,
     **words: Any,
 ) -> int:
-    """Score answers to a benchmark, or let a model answer it first.
+    """Score answers, or let a model answer a benchmark first.
 
     With --answers, files of any model are scored. With --model alone, that model answers as with `omniloom generate`,
     and its answers are scored.

@@ -46,7 +46,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("omniloom.tools.train:command", "Train a model by a recipe."),
     "generate": Entry("omniloom.tools.generate:command", "Answer the items of a benchmark."),
     "ask": Entry("omniloom.tools.ask:command", "Ask a model one question about one image."),
-    "evaluate": Entry("omniloom.tools.evaluate:command", "Score a model's answers to a benchmark."),
+    "evaluate": Entry("omniloom.tools.evaluate:command", "Score answers, or let a model answer a benchmark first."),
     "report": Entry("omniloom.tools.report:command", "Show runs and scores as one HTML page."),
     "state": Entry("omniloom.tools.state:command", "Show and check saved loader states, deal them to ranks."),
     "weights": Entry("omniloom.tools.weights:command", "Convert, combine, show and check weights."),
