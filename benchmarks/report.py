@@ -14,7 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results.json", HERE.parent / "docs" / "benchmarks.md"
-PEERS = ("energon", "webdataset", "transformers", "transformers, grouped", "pillow", "torchvision", "spdl")
+PEERS = ("energon", "webdataset", "transformers", "transformers, grouped", "nanoVLM", "pillow", "torchvision", "spdl")
 
 
 def render(results: Mapping[str, Any]) -> str:
