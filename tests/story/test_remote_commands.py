@@ -112,6 +112,10 @@ def test_lint_finds_the_bad_sample_of_a_store_and_excludes_it(
         report = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert report["bad_samples"] == 1
         assert report["findings"][0]["key"] == "05"
+    found = [_run("lint", place, "--json", "--shard-range", f"{share}/3") for share in range(3)]
+    assert found == [0, 1, 0]  # of three jobs, the one whose share holds the bad sample
+    assert _run("lint", place, "--exclude-bad", "--shard-range", "0/3") == 2
+    capsys.readouterr()
     assert _run("lint", place, "--exclude-bad") == 1
     assert b"s1.tar/05" in remote_files(place)[".nv-meta/split.yaml"]
     assert _run("lint", place) == 0

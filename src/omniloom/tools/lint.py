@@ -16,6 +16,7 @@ from omniloom.data.index.lint_names import explain_name
 from omniloom.data.index.lint_parts import ERROR
 from omniloom.data.index.lint_quarantine import exclude_entries, exclude_from_split, write_quarantine
 from omniloom.data.index.lint_shard import Finding, LintedShard
+from omniloom.data.index.shard_share import ALL_SHARDS, parse_shard_range
 from omniloom.data.index.source_kind import other_source
 from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
@@ -39,6 +40,7 @@ EXIT_BAD = 1
 @click.option("--split-config", default=SPLIT_YAML, show_default=True, help="Split file in .nv-meta.")
 @click.option("--parallel", default=0, type=click.IntRange(0), help="Processes at most.  [default: one per core]")
 @click.option("--executor", metavar="URL", help="Check elsewhere: dask://host:port, ray://, mpi://, processes://8.")
+@click.option("--shard-range", metavar="I/N", help="Check each N-th shard from the I-th on, for an array of jobs.")
 @click.option("--decode/--no-decode", default=True, help="Decode images whole, or only look at their headers.")
 @click.option(
     "--image-decode",
@@ -69,6 +71,7 @@ def command(
     split_config: str,
     parallel: int,
     executor: str | None,
+    shard_range: str | None,
     decode: bool,
     image_decode: str,
     max_pixels: int,
@@ -91,6 +94,9 @@ def command(
         return
     if dataset is None:
         raise click.UsageError("Missing argument 'DATASET'. Give the folder of a prepared data set.")
+    if shard_range is not None and exclude_bad:
+        raise click.UsageError("--exclude-bad of several jobs would overwrite one another: give each a --quarantine.")
+    share = ALL_SHARDS if shard_range is None else parse_shard_range(shard_range)
     try:
         parts = [part.strip() for part in split_parts.split(",")] if split_parts else None
         source = other_source(dataset, config_name=dataset_config)
@@ -104,15 +110,9 @@ def command(
             if source is not None:
                 report = lint_source(source, asked_parts=parts, decoder=decoder, on_rows=_Rows(display).show, **how)
             else:
+                how |= {"split_parts": parts, "decoder": decoder, "share": share, "on_shard": _Meter(display).show}
                 with open_executor(executor) as workers:
-                    report = lint_dataset(
-                        dataset,
-                        split_parts=parts,
-                        decoder=decoder,
-                        executor=workers,
-                        on_shard=_Meter(display).show,
-                        **how,
-                    )
+                    report = lint_dataset(dataset, executor=workers, **how)
         _set_aside(report, dataset, quarantine, split_config if exclude_bad else None, quiet=as_json)
     except OmniloomError as error:
         if not as_json:

@@ -24,6 +24,7 @@ from omniloom.data.index.lint_shard import Finding, LintedShard, LintRequest, li
 from omniloom.data.index.omniloom_json import ShardMark, read_omniloom_info
 from omniloom.data.index.parallel_work import in_order
 from omniloom.data.index.place import normal_root, place_of
+from omniloom.data.index.shard_share import ALL_SHARDS, ShardRange
 from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.parts_table import read_keys
@@ -95,6 +96,7 @@ def lint_dataset(
     decode: bool = True,
     num_workers: int = 1,
     executor: Executor | None = None,
+    share: ShardRange = ALL_SHARDS,
     on_shard: Callable[[LintedShard, int], None] | None = None,
     on_samples: Callable[[int, int, int], None] | None = None,
 ) -> LintReport:
@@ -109,6 +111,7 @@ def lint_dataset(
         decode: whether images are decoded whole; otherwise only their headers are read.
         num_workers: processes at most; where there are fewer shards, each process decodes with several threads.
         executor: does the work there instead; its workers have to see the shards, and nothing else of this machine.
+        share: which of the shards, for machines that do not talk to each other.
         on_shard: called with what was found in each shard, and the number of shards.
         on_samples: called within a shard with its samples that were checked, all of the shard, and the number of
             shards; where the work is done in this process.
@@ -120,11 +123,11 @@ def lint_dataset(
     root = normal_root(root)
     report = LintReport()
     splits = read_splits(root, split_config=split_config)
-    names = _shards_of(splits, split_parts, report)
+    names = _shards_of(splits, split_parts, report)[share.number :: share.shares]
     fields = _fields(root, config_name, report)
     with tempfile.TemporaryDirectory(prefix="omniloom-lint-") as folder:
         # Arrays instead of tensors, and all at once: the same content, without torch.
-        threads = 1 if executor is not None else max(1, num_workers // len(names))
+        threads = 1 if executor is not None else max(1, num_workers // max(1, len(names)))
         settings = _Settings(dataclasses.replace(decoder, lazy=False, late=True), decode, folder, threads)
         requests = _requests(root, names, splits, fields, settings=settings, report=report)
         linted = []

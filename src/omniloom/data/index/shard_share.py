@@ -19,6 +19,9 @@ class ShardRange(NamedTuple):
     shares: int
 
 
+ALL_SHARDS = ShardRange(0, 1)
+
+
 def parse_shard_range(text: str) -> ShardRange:
     """A share from a text such as ``3/16``: the fourth of sixteen.
 
