@@ -84,6 +84,77 @@ def test_tables_of_several_splits_are_not_mixed(tmp_path: Path, capsys: pytest.C
     assert scores[0]["ground_truth_sha256"] != scores[1]["ground_truth_sha256"]
 
 
+HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
+    # of each: a row as its repository of the Hub has it (lmms-eval 75571cf reads these columns), its id, its answers
+    "ocrbench": (
+        {"dataset": "HME100k", "question": "?", "question_type": "Handwritten", "answer": ["a b"], "image": png(1)},
+        "0",
+        ("a b",),
+    ),
+    "nocaps": (
+        {"image": {"bytes": png(1), "path": "x.jpg"}, "image_id": 4, "annotations_captions": ["a", "b"]},
+        "4",
+        ("a", "b"),
+    ),
+    "flickr30k": (
+        {"image": png(1), "caption": ["a"], "img_id": "7", "filename": "9.jpg", "split": "test"},
+        "7",
+        ("a",),
+    ),
+    "pope": (
+        {"id": "0", "question_id": "1", "question": "?", "answer": "yes", "image": png(1), "category": "random"},
+        "1",
+        ("yes",),
+    ),
+    "scienceqa": (
+        {"image": None, "question": "?", "choices": ["x", "y"], "answer": 1, "hint": "", "grade": "grade2"},
+        "0",
+        ("B",),
+    ),
+    "realworldqa": ({"image": png(1), "image_path": "1.webp", "question": "?\nA. x", "answer": "A"}, "0", ("A",)),
+    "vqav2": (
+        {"question_id": 5, "question": "?", "answers": [{"answer": "x", "answer_id": 1}] * 10, "image": png(1)},
+        "5",
+        ("x",) * 10,
+    ),
+    "perception-test": (
+        {"video_name": "v", "question_id": "3", "question": "?", "options": ["x", "y"], "answer_id": "1", "area": "m"},
+        "3",
+        ("B",),
+    ),
+    "mathvista": (
+        {"pid": "1", "query": "?", "image": "images/1.jpg", "decoded_image": png(1), "choices": None, "answer": "3"}
+        | {"question_type": "free_form", "answer_type": "integer", "metadata": {"task": "x"}},
+        "1",
+        ("3",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_rows_of_the_hub(name: str, tmp_path: Path) -> None:
+    row, expected, answers = HUB[name]
+    write_parquet(tmp_path / "test-00000-of-00001.parquet", [row])
+    (item,) = find_task(name).read(tmp_path)
+    assert (item.id, item.answers) == (expected, answers)
+    if isinstance(row.get("image"), bytes | dict):
+        assert Pictures(tmp_path).of(item) == [png(1)]
+
+
+def test_three_files_of_pope_in_one_table(tmp_path: Path) -> None:
+    rows = [
+        {"question_id": str(n), "question": "?", "answer": "yes", "image": png(1), "category": kind}
+        for kind in ("adversarial", "random")
+        for n in range(2)
+    ]
+    write_parquet(tmp_path / "test-00000-of-00001.parquet", rows)
+    task = find_task("pope")
+    items = task.read(tmp_path)
+    assert [item.id for item in items] == ["adversarial/0", "adversarial/1", "random/0", "random/1"]
+    scores = task.score(items, ["yes", "yes", "no", "yes"], "published")
+    assert scores.groups["category"] == pytest.approx({"adversarial": 100.0, "random": 200 / 3})
+
+
 def test_images_in_tables_of_vlmevalkit(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.effect_noise((40, 30), 90).save(out, "PNG")

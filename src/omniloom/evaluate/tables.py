@@ -78,7 +78,7 @@ def _table(path: Path) -> Any:
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra
     except ImportError:
-        raise ConfigError(f"{path}: reading Parquet needs pyarrow. Install omniloom[parquet].") from None
+        raise ConfigError(f"{path}: reading Parquet needs pyarrow. Install omniloom[tables].") from None
     return parquet.ParquetFile(path)
 
 

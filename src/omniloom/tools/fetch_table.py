@@ -65,6 +65,11 @@ def _openai(file: str, sha256: str, summary: str) -> Item:
     return Item(summary, "vision towers", files=(Download(f"{_OPENAI}/{sha256}/{file}", file, sha256),))
 
 
+def _benchmark(repository: str, summary: str, *wanted: str) -> Item:
+    """Tables of a benchmark, of the split that is scored where several are there."""
+    return Item(summary, "benchmarks", repository, kind="datasets", wanted=(*(wanted or ("*.parquet",)), "*.md"))
+
+
 ITEMS: Mapping[str, Item] = {
     "mistral-7b-v0.3": _model("mistralai/Mistral-7B-v0.3", "the language model of Megatron's guide"),
     "mistral-7b-instruct-v0.3": _model("mistralai/Mistral-7B-Instruct-v0.3", "the same, instruction-tuned"),
@@ -115,7 +120,27 @@ ITEMS: Mapping[str, Item] = {
         kind="datasets",
         wanted=("llava_v1_5_mix665k.json", "*.md"),
     ),
-    "mmmu": Item("MMMU, all subjects", "benchmarks", "MMMU/MMMU", kind="datasets", wanted=("*.parquet", "*.md")),
+    "mmmu": _benchmark("MMMU/MMMU", "MMMU, all subjects"),
+    "mmmu-pro": _benchmark("MMMU/MMMU_Pro", "MMMU-Pro, ten and four options, and as images"),
+    "vqav2": _benchmark("lmms-lab-encoder/VQAv2", "VQA v2", "data/validation-*.parquet"),
+    "ok-vqa": _benchmark("lmms-lab-encoder/OK-VQA", "OK-VQA"),
+    "textvqa": _benchmark("lmms-lab-encoder/textvqa", "TextVQA", "data/validation-*.parquet"),
+    "chartqa": _benchmark("lmms-lab-encoder/ChartQA", "ChartQA"),
+    "docvqa": _benchmark("lmms-lab-encoder/DocVQA", "DocVQA", "DocVQA/validation-*.parquet"),
+    "infovqa": _benchmark("lmms-lab-encoder/DocVQA", "InfographicVQA", "InfographicVQA/validation-*.parquet"),
+    "ai2d": _benchmark("lmms-lab-encoder/ai2d", "AI2D"),
+    "ocrbench": _benchmark("echo840/OCRBench", "OCRBench"),
+    "ocrbench-v2": _benchmark("ling99/OCRBench_v2", "OCRBench v2"),
+    "mathvista": _benchmark("AI4Math/MathVista", "MathVista", "data/testmini-*.parquet"),
+    "nocaps": _benchmark("lmms-lab-encoder/NoCaps", "NoCaps", "data/validation-*.parquet"),
+    "flickr30k": _benchmark("lmms-lab-encoder/flickr30k", "Flickr30k"),
+    "realworldqa": _benchmark("lmms-lab-encoder/RealWorldQA", "RealWorldQA"),
+    "scienceqa": _benchmark("lmms-lab-encoder/ScienceQA", "ScienceQA", "ScienceQA-FULL/test-*.parquet"),
+    "pope": _benchmark("lmms-lab-encoder/POPE", "POPE", "data/test-*.parquet"),
+    "mme": _benchmark("lmms-lab-encoder/MME", "MME"),
+    "mvbench-questions": _benchmark(
+        "OpenGVLab/MVBench", "MVBench, its questions without videos", "json/*.json"
+    ),
     "coco-val2014": Item(
         "COCO's val2014 images, of which Karpathy's test images are a part",
         "benchmarks",

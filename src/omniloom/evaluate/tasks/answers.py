@@ -181,7 +181,7 @@ def _ocrbench(items: Sequence[Item], answers: Sequence[str], variant: str) -> Sc
     """Points, one an item. Megatron's example counts each right answer that is found, and so may exceed 1,000."""
     worth = []
     for item, text in zip(items, answers, strict=True):
-        dataset = str(item.facts.get("dataset_name") or _DATASETS.get(_kind(item), ""))
+        dataset = str(_of_one_name(item, "dataset_name", "dataset") or _DATASETS.get(_kind(item), ""))
         each = [ocrbench_correct(text, [answer], dataset=dataset) for answer in item.answers]
         worth.append(sum(each) if variant == "megatron" else max(each, default=0.0))
     points = {
@@ -196,13 +196,18 @@ _DATASETS = {"Handwritten Mathematical Expression Recognition": "HME100k"}
 
 
 def _kind(item: Item) -> str:
-    return str(item.facts.get("type") or item.facts.get("category") or "")
+    return str(_of_one_name(item, "type", "question_type", "category") or "")
+
+
+def _of_one_name(item: Item, *names: str) -> Any:
+    """The first of some facts that there is: the repository, Hugging Face and VLMEvalKit call them differently."""
+    return next((item.facts[name] for name in names if item.facts.get(name)), None)
 
 
 def _ocrbench_fields(item: Item, answer: str) -> dict[str, Any]:
     """As Megatron's example writes them."""
     del answer
-    return {"dataset_name": item.facts.get("dataset_name"), "data_type": _kind(item)}
+    return {"dataset_name": _of_one_name(item, "dataset_name", "dataset"), "data_type": _kind(item)}
 
 
 _VQA_ORACLE = "the official VQA program on 1,000 texts and the answers to three VQA v2 questions, all equal"
@@ -291,7 +296,9 @@ OCRBENCH = Task(
     name="ocrbench",
     title="OCRBench (Liu et al. 2024)",
     metric="points of 1,000",
-    read=read_questions("dataset_name", "type", "category", ids=("index",)),  # its own ids come twice
+    read=read_questions(
+        "dataset_name", "dataset", "type", "question_type", "category", ids=("index",)
+    ),  # its own ids come twice
     prompt=question_only,
     score=_ocrbench,
     variants=("published", "megatron"),

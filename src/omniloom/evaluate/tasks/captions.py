@@ -36,9 +36,10 @@ def read(path: Path) -> list[Item]:
         if row.get("split", "test") != "test":
             continue
         name = image_name(wanted(row, "image", "filename", "image_id", "index", where=path))
-        sentences = wanted(row, "caption", "captions", "sentences", "answer", where=path)
+        sentences = wanted(row, "caption", "captions", "sentences", "annotations_captions", "answer", where=path)
         references = tuple(_sentence(one) for one in (sentences if isinstance(sentences, list) else [sentences]))
-        numbered = image_number(str(row.get("question_id", name) if not isinstance(name, str) else name))
+        named = next((row[key] for key in ("question_id", "image_id", "img_id") if key in row), name)
+        numbered = image_number(str(name if isinstance(name, str) else named))
         if isinstance(name, str) and row.get("filepath"):
             name = f"{row['filepath']}/{name}"
         items.append(Item(id=str(row.get("cocoid", numbered)), images=(name,), answers=references))

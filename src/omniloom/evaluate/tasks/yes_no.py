@@ -19,14 +19,19 @@ def read_pope(path: Path) -> list[Item]:
     """POPE's rows of question, label and image, in a ``.json`` file of lines, as published, or a list."""
     text = text_of(path) if path.suffix == ".json" and path.is_file() else ""
     rows = _json_lines(path, text) if text.lstrip().startswith("{") else read_rows(path)
+    rows = list(rows)
+    names = [str(wanted(row, "question_id", "id", "index", where=path)) for row in rows]
+    if len(set(names)) < len(names):  # its three files in one, as Hugging Face has them
+        names = [f"{row.get('category', '')}/{name}" for row, name in zip(rows, names, strict=True)]
     return [
         Item(
-            id=str(wanted(row, "question_id", "id", "index", where=path)),
+            id=name,
             question=str(wanted(row, "text", "question", where=path)),
             answers=(str(wanted(row, "label", "answer", where=path)),),
             images=(image_name(row["image"]),) if row.get("image") else (),
+            facts={"category": row.get("category")},
         )
-        for row in rows
+        for name, row in zip(names, rows, strict=True)
     ]
 
 
@@ -99,7 +104,21 @@ def score_pope(items: Sequence[Item], answers: Sequence[str], variant: str) -> S
     metrics = {"F1": scores.f1, "accuracy": scores.accuracy, "precision": scores.precision}
     metrics |= {"recall": scores.recall, "yes share": scores.yes_share}
     worth = [float(one == truth) for one, truth in zip(said, right, strict=True)]
-    return Scores(metrics={name: 100 * value for name, value in metrics.items()}, items=worth)
+    kinds = {str(item.facts["category"]) for item in items if item.facts.get("category")}
+    parts = {
+        kind: _pope_f1([(one, truth) for item, one, truth in zip(items, said, right, strict=True) if _is(item, kind)])
+        for kind in sorted(kinds)
+    }
+    groups = {"category": parts} if parts else {}
+    return Scores(metrics={name: 100 * value for name, value in metrics.items()}, items=worth, groups=groups)
+
+
+def _is(item: Item, category: str) -> bool:
+    return str(item.facts.get("category")) == category
+
+
+def _pope_f1(pairs: Sequence[tuple[bool | None, bool]]) -> float:
+    return 100 * binary_scores((not truth if one is None else one, truth) for one, truth in pairs).f1
 
 
 def score_mme(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
