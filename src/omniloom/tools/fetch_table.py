@@ -138,9 +138,7 @@ ITEMS: Mapping[str, Item] = {
     "scienceqa": _benchmark("lmms-lab-encoder/ScienceQA", "ScienceQA", "ScienceQA-FULL/test-*.parquet"),
     "pope": _benchmark("lmms-lab-encoder/POPE", "POPE", "data/test-*.parquet"),
     "mme": _benchmark("lmms-lab-encoder/MME", "MME"),
-    "mvbench-questions": _benchmark(
-        "OpenGVLab/MVBench", "MVBench, its questions without videos", "json/*.json"
-    ),
+    "mvbench-questions": _benchmark("OpenGVLab/MVBench", "MVBench, its questions without videos", "json/*.json"),
     "coco-val2014": Item(
         "COCO's val2014 images, of which Karpathy's test images are a part",
         "benchmarks",
