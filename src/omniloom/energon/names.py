@@ -36,10 +36,14 @@ _HOMES = {
         "before_fork_hook after_in_parent_fork_hook after_in_child_fork_hook ForkMixin DataclassForkMixin WeakCallbacks"
     ),
     f"{_ADAPTERS}.deprecations": "deprecated warn_deprecated",
-    f"{_ADAPTERS}.random_state": "SystemRng SystemRngState",
+    f"{_ADAPTERS}.random_state": "SystemRng SystemRngState WorkerRng",
+    f"{_ADAPTERS}.error_context": (
+        "ErrorContext handle_restore_errors legacy_handler add_sample_restore_key set_sample_restore_key"
+    ),
+    f"{_ADAPTERS}.opening": "load_config",
     f"{_ADAPTERS}.dataset_types": (
         "EnergonDatasetType get_dataset_type check_dataset_info_present get_dataset_info get_info_shard_files "
-        "ensure_local_copy"
+        "ensure_local_copy ShardInfo WebdatasetMeta"
     ),
     f"{_ADAPTERS}.warps": "TransformMapper CustomTransform",
     f"{_ADAPTERS}.merge_transform": "MergeTransform",
@@ -105,6 +109,8 @@ HOME: dict[str, tuple[str, str]] = {
     **{f"{name}_command": ("omniloom.tools.energon_commands", f"COMMANDS[{name}]") for name in _COMMANDS},
     "WebdatasetPreparator": (f"{_ADAPTERS}.factories", "BaseWebdatasetFactory"),
     "FlexState": ("builtins", "dict"),
+    "State": ("builtins", "dict"),
+    "SavableDataLoaderState": ("builtins", "dict"),
     "ImageDecoderType": ("builtins", "str"),
     "AVDecoderType": ("builtins", "str"),
     "MAIN_FOLDER_NAME": ("omniloom.data.index.layout", "MAIN_FOLDER"),
@@ -227,16 +233,23 @@ MODULES: dict[str, str] = {
     "cache.no_cache": "DirectLazy NoCachePool",
     "cli": "",
     "cli.main": " ".join(["main", *(f"{name}_command" for name in _COMMANDS)]),
-    "dataset_config": "get_dataset_from_config",
+    "dataset_config": "get_dataset_from_config load_config",
     "deprecation": "deprecated warn_deprecated",
     "edataclass": "edataclass",
     "epathlib": "DEFAULT_PROFILE_NAME EPath",
     "epathlib.epath": "DEFAULT_PROFILE_NAME EPath NVDATASET_CACHE_DIR",
-    "errors": "FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample log_exception reraise_exception",
+    "errors": (
+        "ErrorContext FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample handle_restore_errors "
+        "log_exception reraise_exception"
+    ),
     "eyaml": "load_yaml load_yaml_json",
-    "flavors": " ".join([*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET, "AVDecoderType ImageDecoderType"]),
+    "flavors": " ".join(
+        [*_FLAVORS.values(), _JSONL, _BASE, _WEBDATASET, "AVDecoderType ImageDecoderType WebdatasetMeta"]
+    ),
     **_under("flavors", _FLAVORS),
-    "flavors.base_dataset": f"{_BASE} ExtendableDataclassMixin FlexState",
+    "flavors.base_dataset": (
+        f"{_BASE} ExtendableDataclassMixin FlexState State add_sample_restore_key legacy_handler set_sample_restore_key"
+    ),
     "flavors.jsonl": _JSONL,
     "flavors.jsonl.crude_jsonl_dataset": _JSONL,
     "flavors.webdataset": _WEBDATASET,
@@ -251,12 +264,13 @@ MODULES: dict[str, str] = {
     "flavors.webdataset.field_access": "FieldAccessError",
     "flavors.webdataset.joined_webdataset": "JoinedWebdatasetFactory",
     "flavors.webdataset.metadata": (
-        "EnergonDatasetType check_dataset_info_present get_dataset_info get_dataset_type get_info_shard_files"
+        "EnergonDatasetType WebdatasetMeta check_dataset_info_present get_dataset_info get_dataset_type "
+        "get_info_shard_files"
     ),
     "flavors.webdataset.prepare": "WebdatasetPreparator",
     "flavors.webdataset.sample_decoder": "AVDecoderType ImageDecoderType SampleDecoder",
     "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
-    "flavors.webdataset.structs": "DatasetSubset",
+    "flavors.webdataset.structs": "DatasetSubset ShardInfo",
     "fork_hook": (
         "DataclassForkMixin ForkMixin WeakCallbacks after_in_child_fork_hook after_in_parent_fork_hook before_fork_hook"
     ),
@@ -277,9 +291,9 @@ MODULES: dict[str, str] = {
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin MetadatasetV2 Subset=DatasetSubset"
     ),
-    "rng": "SystemRng SystemRngState",
+    "rng": "SystemRng SystemRngState WorkerRng",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
-    "savable_loader": "BasicDataLoader SavableDataLoader",
+    "savable_loader": "BasicDataLoader SavableDataLoader SavableDataLoaderState",
     "state": "FlexState",
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",

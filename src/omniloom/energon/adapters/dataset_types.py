@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from typing import Any
 
+from omniloom.data.index.dataset import open_dataset
 from omniloom.data.index.info import is_prepared, read_info
-from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.index.layout import DATABASE, SPLIT_YAML, meta_path
 from omniloom.data.shards.keys import split_key
 from omniloom.energon.adapters.epath import EPath
 from omniloom.storage.files import file_exists, folder_exists
@@ -27,6 +29,49 @@ class EnergonDatasetType(Enum):
     JSONL = "jsonl"
     FILESYSTEM = "filesystem"
     INVALID = "invalid"
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """A shard: its name in the data set, where it lies, and how many samples it holds."""
+
+    name: str
+    path: EPath
+    count: int
+
+
+@dataclass(frozen=True)
+class WebdatasetMeta:
+    """What is known of a part of a prepared data set.
+
+    Attributes:
+        sample_excludes: keys of samples that are left out.
+        shards: the shards of the part, those that are left out excepted.
+        split_part_files: names of these shards.
+        info_shard_files: names of all shards of the data set.
+    """
+
+    sample_excludes: set[str]
+    shards: list[ShardInfo]
+    split_part_files: list[str]
+    info_shard_files: list[str]
+
+    @staticmethod
+    def from_config(path: Paths, *, split_part: str, split_config: str | None = None) -> WebdatasetMeta:
+        """That of a prepared data set.
+
+        Args:
+            path: where it lies.
+            split_part: part of the split.
+            split_config: name of the split file in ``.nv-meta``.
+        """
+        index = open_dataset(path, split_part=split_part, split_config=split_config or SPLIT_YAML, check_files=False)
+        return WebdatasetMeta(
+            sample_excludes={key for shard in index.shards for key in shard.excluded_keys},
+            shards=[ShardInfo(shard.name, EPath(shard.path), shard.samples) for shard in index.shards],
+            split_part_files=[shard.name for shard in index.shards],
+            info_shard_files=get_info_shard_files(path),
+        )
 
 
 def get_dataset_type(path: Paths) -> EnergonDatasetType:

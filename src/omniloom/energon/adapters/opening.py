@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 from omniloom.data.index.dataset_settings import DatasetSettings
 from omniloom.data.index.dataset_yaml import SampleDescription
 from omniloom.data.index.source_kind import Source
-from omniloom.data.index.trusted_code import PartFilter, named_object
+from omniloom.data.index.trusted_code import PartFilter, named_object, require_trust
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.row_cook import LoaderCook, RowCook
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
 from omniloom.data.source import LeafOpener, Opened
+from omniloom.energon.adapters.epath import EPath
+from omniloom.energon.adapters.reading import load_yaml
+from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.finder import ENERGON, OURS
 from omniloom.errors import SkipSample
 
@@ -134,6 +137,23 @@ def arguments_of(config: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     if isinstance(said.get("sample_type"), Mapping):
         said["sample_type"] = _named(said["sample_type"], where)
     return {name: _object(one, where) for name, one in said.items()}
+
+
+def load_config(
+    path: EPath | Mapping[str, Any], *, default_type: Any, default_kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """The object that a YAML file, or a dict of its form, describes: a class by ``__module__`` and ``__class__``.
+
+    Args:
+        path: the file, or the content; it is trusted.
+        default_type: the class where none is named.
+        default_kwargs: arguments that the content does not say.
+    """
+    where = "a dict" if isinstance(path, Mapping) else str(path)
+    content = path if isinstance(path, Mapping) else load_yaml(path.read_bytes(), name=where)
+    require_trust(AS_ENERGON, where=where, what="a class that it names")
+    kind = _named(content, where) if "__class__" in content else default_type
+    return kind(**{**(default_kwargs or {}), **arguments_of(content, where=where)})
 
 
 _NAMES = ("__module__", "__class__", "__function__")

@@ -1,4 +1,4 @@
-"""`SystemRng`: the random numbers of torch, numpy and Python together, as Energon's users save and seed them."""
+"""The random numbers of torch, numpy and Python together, and those of a worker, as Energon's users have them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,67 @@ class SystemRngState:
     torch: Any
     numpy: Any
     random: Any
+
+
+class WorkerRng:
+    """Random numbers of one worker, the same on every run: for code that draws some. omniloom's order does not.
+
+    Args:
+        worker_config: rank, world and workers; its seed is Energon's.
+    """
+
+    def __init__(self, worker_config: Any) -> None:
+        self.worker_config = worker_config
+        self._generator: Any = None
+
+    @property
+    def rng(self) -> Any:
+        """The generator, a `torch.Generator`."""
+        import torch  # noqa: PLC0415
+
+        if self._generator is None:
+            self._generator = torch.Generator()
+            self._generator.manual_seed(self.worker_config.worker_seed(self.worker_config.rank_worker_id()))
+        return self._generator
+
+    def randbelow(self, n: int) -> int:
+        """A number from 0 to below ``n``."""
+        import torch  # noqa: PLC0415
+
+        return int(torch.randint(0, n, (), generator=self.rng).item())
+
+    def choice_idx(self, probs: Any) -> int:
+        """An index, drawn by weights, a tensor (n,)."""
+        import torch  # noqa: PLC0415
+
+        if len(probs) == 1:
+            return 0
+        borders = torch.cumsum(probs, dim=0)
+        return int(torch.searchsorted(borders, torch.rand(1, generator=self.rng) * borders[-1]).item())
+
+    def choice(self, values: list[Any], probs: Any = None) -> Any:
+        """One of some values; all alike, or by weights."""
+        return values[self.randbelow(len(values)) if probs is None else self.choice_idx(probs)]
+
+    def shuffle(self, values: list[Any]) -> list[Any]:
+        """A new list of the values in another order."""
+        import torch  # noqa: PLC0415
+
+        return [values[place] for place in torch.randperm(len(values), generator=self.rng).tolist()]
+
+    def rand_pop(self, values: list[Any]) -> Any:
+        """One of some values, which is taken out of them."""
+        return values.pop(self.randbelow(len(values)))
+
+    def save_state(self) -> dict[str, Any]:
+        """Where it is."""
+        return {"rng": bytes(self.rng.get_state().tolist())}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Go to where it was."""
+        import torch  # noqa: PLC0415
+
+        self.rng.set_state(torch.frombuffer(bytearray(state["rng"]), dtype=torch.uint8).clone())
 
 
 class SystemRng:
