@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -98,3 +100,17 @@ def test_an_epoch_holds_each_sample_as_often_as_energons(
         return Counter((key[0], count) for key, count in counts.items())
 
     assert told(drawn) == told(Counter(EXPECTED[case]["epoch"]))
+
+
+def test_energon_reads_mixes_and_joins_that_were_prepared_here(root: Path) -> None:
+    program = os.environ.get("ENERGON_PYTHON")
+    if not program:
+        pytest.skip("ENERGON_PYTHON names no Python that has megatron-energon")
+    for name in {case.split()[0] for case in EXPECTED}:
+        if "V2" in (root / name).read_text():
+            prepare_metadataset(root / name)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [program, str(Path(__file__).parent / "energon_mixes" / "record.py"), str(root)]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)
+    for case, found in told.items():
+        assert found == EXPECTED[case], case

@@ -1,4 +1,7 @@
-"""Makes expected.json with Megatron Energon itself: run as ``VENV/bin/python record.py`` where Energon is installed."""
+"""Makes expected.json with Megatron Energon itself: run as ``VENV/bin/python record.py`` where Energon is installed.
+
+``record.py FOLDER`` prints the same of sets and mixes in a folder, which another program has made and prepared.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,13 @@ PARTS = [("v1.yaml", "val"), ("blend.yaml", "val"), *((name, "train") for name i
 
 def main() -> None:
     """Prepare, load and write what came."""
+    if len(sys.argv) > 1:
+        root = Path(sys.argv[1])
+        sys.path.insert(0, str(root))
+        stdout, sys.stdout = sys.stdout, sys.stderr  # Energon prints
+        told = {f"{name} {part}": recorded(root, name, part, prepare=False) for name, part in PARTS}
+        json.dump(told, stdout)
+        return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make_sets(root)
@@ -40,11 +50,11 @@ def main() -> None:
     Path(__file__).with_name("expected.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
-def recorded(root: Path, name: str, part: str) -> dict:
+def recorded(root: Path, name: str, part: str, *, prepare: bool = True) -> dict:
     """Leaves with their part in the mix, and all samples in the order of an evaluation."""
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     path = EPath(root / name)
-    if "V2" in FILES[name]:
+    if prepare and "V2" in FILES[name]:
         prepare_metadataset(path)
     loaded = load_dataset(path).get_datasets(
         training=True, split_part=part, worker_config=config, subflavors={"outermost": True},
