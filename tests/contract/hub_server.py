@@ -1,4 +1,4 @@
-"""A hub of data sets on loopback: as much of the Hugging Face hub's interface as its own client asks for."""
+"""A hub of data sets and models on loopback: as much of the Hugging Face hub's interface as its own client asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMIT = "a" * 40
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """Serves a folder as the data set ``owner/name``; ``seen`` keeps what was asked for."""
+    """Serves a folder as the data set, and as the model, ``owner/name``; ``seen`` keeps what was asked for."""
 
     protocol_version = "HTTP/1.1"
 
@@ -32,11 +32,13 @@ class Hub(http.server.BaseHTTPRequestHandler):
         """Facts of the data set, a listing, or a file."""
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         self._seen.append((self.command, path, self.headers.get("Range")))
-        facts, files = "/api/datasets/owner/name", "/datasets/owner/name/resolve/main/"
+        facts, tree, files = "/api/datasets/owner/name", "tree/main", "/datasets/owner/name/resolve/main/"
+        if path.startswith(("/api/models/", "/owner/")):
+            facts, tree, files = "/api/models/owner/name", f"tree/{COMMIT}", f"/owner/name/resolve/{COMMIT}/"
         if path in (facts, f"{facts}/revision/main"):
             self._say({"id": "owner/name", "sha": COMMIT, "siblings": []})
-        elif path.startswith(f"{facts}/tree/main"):
-            self._list(self._root / path[len(f"{facts}/tree/main") :].strip("/"))
+        elif path.startswith(f"{facts}/{tree}"):
+            self._list(self._root / path[len(f"{facts}/{tree}") :].strip("/"))
         elif path.startswith(files):
             self._give(self._root / path[len(files) :])
         else:
@@ -74,7 +76,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if asked else 200)
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
-        self._finish(data[start:stop], {"ETag": '"x"', "X-Repo-Commit": COMMIT})
+        digest = hashlib.sha1(data).hexdigest()  # the client keeps files under it
+        self._finish(data[start:stop], {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT})
 
     def _say(self, answer: Any) -> None:
         self.send_response(200)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from omniloom.model.initialize import initialize
 from omniloom.model.llava import Llava
 from omniloom.parallel.plan import ParallelConfig, Ranks, parallelize
 from omniloom.tools.main import commands
+from tests.contract.hub_server import hub_server
 from tests.unit.hugging_face_pairs import random_model, saved_tensors, transformers
 
 SIZES = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -121,6 +125,27 @@ def test_what_it_cannot_do_is_refused(made: tuple[str, Any, Path], tmp_path: Pat
     if name in {"Olmo2", "GPT2"}:
         with pytest.raises(ConfigError, match="no fresh values are known"):
             initialize(Llava(config))  # type: ignore[arg-type]
+
+
+def test_a_name_on_the_hub(tmp_path: Path) -> None:
+    """In a process of its own: the hub's client takes its address and its cache from the environment once."""
+    model = random_model(transformers.Olmo2Config(**KINDS["Olmo2"]), transformers.Olmo2ForCausalLM)
+    model.save_pretrained(tmp_path / "hub")
+    (tmp_path / "hub/weights.bin").write_bytes(b"a pickle that nobody asked for")
+    code = (
+        "from pathlib import Path\n"
+        "from omniloom.conversion.published import open_published\n"
+        "opened = open_published(Path('hf:owner/name'))\n"
+        "print(len(opened.source.tensors), opened.config.vocab_size)\n"
+    )
+    with hub_server(tmp_path / "hub") as (endpoint, seen):
+        variables = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert found.stdout.split() == [str(len(dict(model.named_parameters()))), "300"], found.stderr
+    assert not any("weights.bin" in path for _, path, _ in seen)
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
