@@ -17,6 +17,8 @@ import torch
 from omniloom.errors import ConfigError, StateError
 from omniloom.train.batches import PackedMicroBatch
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints, complete_checkpoints
+from omniloom.train.hooks import after_each_step
+from omniloom.train.left_out import LeftOut
 from omniloom.train.loop import LoopConfig, Run, TrainingError, train
 from omniloom.train.metrics import STEPS_FILE, LogConfig
 from omniloom.train.optimizer import OptimizerConfig, gradient_norm, make_optimizer, set_learning_rate
@@ -239,6 +241,27 @@ def test_steps_without_a_finite_loss_leave_the_weights_and_too_many_end_the_run(
         train(make_run(tmp_path, steps=9, loader=Poisoned(), most_skips=3))
     assert [line["loss"] is None for line in steps_of(tmp_path)] == [False, False, True, True]
     assert "step 3 left out: loss nan" in caplog.text
+
+
+def test_left_out_steps_tell_which_samples_they_had(tmp_path: Path) -> None:
+    class Named(Poisoned):
+        def __next__(self) -> Any:
+            batch = super().__next__()
+            batch.document_keys, batch.__restore_key__ = [f"photo-{self.taken}"], (0, 1, self.taken)
+            return batch
+
+    left_out = LeftOut(tmp_path, rank=3)
+    run = make_run(tmp_path, steps=9, loader=left_out.watched(Named()), most_skips=3)
+    run.left_out, run.after_step = left_out.write, after_each_step([left_out])
+    with pytest.raises(TrainingError):
+        train(run)
+    files = sorted((tmp_path / "left-out").iterdir())
+    assert [path.name for path in files] == [f"step-{step:08d}.rank-00003.json" for step in (3, 4, 5)]
+    told = json.loads(files[0].read_text())
+    # Two batches a step: those of the third are the fifth and the sixth.
+    assert [batch["samples"] for batch in told["batches"]] == [["photo-5"], ["photo-6"]]
+    assert told["batches"][1]["restore_key"] == [0, 1, 6]
+    assert told["loss"] == "nan"
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:

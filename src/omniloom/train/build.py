@@ -12,6 +12,7 @@ from torch import distributed
 
 from omniloom.config.reading import to_plain
 from omniloom.data.loader.config import WorkerConfig
+from omniloom.data.loader.loader import Loader
 from omniloom.data.open import get_savable_loader
 from omniloom.model.build import build as build_module
 from omniloom.model.lora import add_lora
@@ -24,12 +25,14 @@ from omniloom.train.data import task_encoder, training_data
 from omniloom.train.filling import fill_model
 from omniloom.train.hooks import HookedLoader, after_each_step
 from omniloom.train.kept_features import KeptFeatures
+from omniloom.train.left_out import LeftOut
 from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import freeze, lora_of
 from omniloom.train.recipe import Recipe
+from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
 RECIPE_FILE = "recipe.yaml"
 
@@ -54,15 +57,14 @@ def build(recipe: Recipe) -> Run:
     encoder = task_encoder(recipe.data, recipe.model, config)
     hooks = hooks_of(recipe, model, config=config, encoder=encoder, workers=workers, device=device)
     loop = _loop(recipe, data_ranks=ranks.data_ranks)
-    ahead = recipe.data.batches_ahead(micro_batches=loop.micro_batches)
-    data = training_data(recipe.data, encoder, workers)
-    own = get_savable_loader(data, prefetch_factor=ahead) if ranks.loads else None
+    folder = Path(recipe.folder)
+    left_out = LeftOut(folder, rank=distributed.get_rank() if distributed.is_initialized() else 0)
+    own = left_out.watched(_loader(recipe, encoder, workers, loop)) if ranks.loads else None
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
-    hooks.append(ToldByLoader(balanced))
+    hooks += [ToldByLoader(balanced), left_out]
     if recipe.features is not None:
         hooks.append(KeptFeatures(model, Path(recipe.features)))
 
-    folder = Path(recipe.folder)
     if not distributed.is_initialized() or distributed.get_rank() == 0:
         replace_file(folder / RECIPE_FILE, yaml.safe_dump(to_plain(recipe), sort_keys=False))
     return Run(
@@ -77,9 +79,15 @@ def build(recipe: Recipe) -> Run:
         group=ranks.data,
         everyone=ranks.everyone,
         pipeline=pipeline_of(model),
+        left_out=left_out.write,
         after_step=after_each_step(hooks),
         facts={"recipe": to_plain(recipe)},
     )
+
+
+def _loader(recipe: Recipe, encoder: LlavaTaskEncoder, workers: WorkerConfig, loop: LoopConfig) -> Loader:
+    ahead = recipe.data.batches_ahead(micro_batches=loop.micro_batches)
+    return get_savable_loader(training_data(recipe.data, encoder, workers), prefetch_factor=ahead)
 
 
 def own_device() -> torch.device:

@@ -67,6 +67,7 @@ class Run:
         group: data-parallel ranks; ``None``: this process alone.
         everyone: all ranks, which stop together, where they are more than `group`.
         pipeline: takes the gradients where the model is cut into stages.
+        left_out: called with a step that was left out, its loss and its norm; all ranks call it.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
     """
@@ -82,6 +83,7 @@ class Run:
     group: distributed.ProcessGroup | None = None
     everyone: distributed.ProcessGroup | None = None
     pipeline: Pipeline | None = None
+    left_out: Callable[[int, float, float], None] | None = None
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -151,6 +153,8 @@ def _guard(run: Run, result: StepResult, step: int, skips: int) -> int:
     logger.warning(
         "step %d left out: loss %g, gradient norm %g (%d in a row)", step, result.loss, result.gradient_norm, skips + 1
     )
+    if run.left_out is not None:
+        run.left_out(step, result.loss, result.gradient_norm)
     if skips + 1 >= run.loop.most_skips:
         raise TrainingError(
             f"step {step}: {skips + 1} steps in a row had no finite loss or too great a gradient (loss "
