@@ -157,6 +157,58 @@ def test_web_identity_is_changed_for_credentials_and_renewed(tmp_path: Path, mon
     assert [f"Credential=KEY{n}/" in (one.authorization or "") for n, one in enumerate(proxy.seen, 1)] == [True, True]
 
 
+class _Metadata(http.server.BaseHTTPRequestHandler):
+    """What a machine of EC2, or a container, asks for its credentials."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_PUT(self) -> None:
+        """A token for this session."""
+        self._say("session-token")
+
+    def do_GET(self) -> None:
+        """The role, or its credentials."""
+        self.asked.append(self.path)
+        if self.path.endswith("security-credentials/"):
+            self._say("the-role")
+            return
+        ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+        given = {"AccessKeyId": "ROLEKEY", "SecretAccessKey": "secret", "Token": "t", "Code": "Success"}
+        self._say(json.dumps({**given, "Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ")}))
+
+    def _say(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is said."""
+
+
+@pytest.mark.parametrize("place", ["machine", "container"])
+def test_a_machine_and_a_container_have_credentials(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Metadata)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    told = f"http://127.0.0.1:{service.server_port}"
+    _Metadata.asked.clear()
+    with s3_server("sets") as server, service:
+        proxy = FaultProxy(server)
+        if place == "machine":
+            aws(monkeypatch, proxy.url, METADATA_ENDPOINT=told)
+        else:
+            monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", os.devnull)
+            aws(monkeypatch, proxy.url, CONTAINER_CREDENTIALS_FULL_URI=f"{told}/v1/credentials")
+        store = open_store("s3://sets")
+        store.write("s3://sets/a.bin", b"by role")
+        assert store.read("s3://sets/a.bin") == b"by role"
+        service.shutdown()
+        proxy.stop()
+    assert all("Credential=ROLEKEY/" in (one.authorization or "") for one in proxy.seen)
+    role = "/latest/meta-data/iam/security-credentials/"
+    assert _Metadata.asked == ([role, f"{role}the-role"] if place == "machine" else ["/v1/credentials"])
+
+
 @pytest.mark.parametrize("way", ["keys", "role"])
 def test_profiles_go_through_boto3(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files: dict[str, Any] = {
