@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 
 from omniloom.errors import InputError
+from omniloom.generate.beams import search_beams
 from omniloom.generate.features import embed_prompts
 from omniloom.generate.forward import forward_of
 from omniloom.generate.products import quick_products
@@ -65,7 +66,7 @@ def generate(
             an answer does not hang on its place in a batch.
         limits: words of each answer at most; ``SamplingConfig.max_new_tokens`` holds as well.
         text_of: the text of ids, where `SamplingConfig.stop` has texts to look for.
-        on_words: told of each word.
+        on_words: told of each word; with beams, of none: there is no word before there is the whole answer.
 
     Returns:
         One answer a prompt, in order.
@@ -90,6 +91,12 @@ def generate(
     with quick_products(model):
         embedded = embed_prompts(model, everything, images=images, device=device)
         forward = forward_of(decoder, embedded, documents, capacity_tokens=rows.capacity_tokens)
+        if sampling.beams > 1:
+            found = search_beams(
+                decoder, forward,
+                beams=sampling.beams, limits=rows.limits, least=sampling.min_new_tokens, stop_tokens=stop_tokens,
+            )  # fmt: skip
+            return [Generated(chosen, ended) for chosen, ended in found]
         words = chooser.choose(decoder.logits(forward.first()))
         while kept := rows.add(words.tolist()):
             if len(kept) < len(words):
@@ -119,7 +126,7 @@ class _Rows:
             raise InputError(f"a limit of {min(given)} words for an answer; at least 1 expected.")
         if sampling.stop and text_of is None:
             raise InputError(f"stop texts {list(sampling.stop)}, but no text_of to find them with. Give it.")
-        self._limits = [min(limit, most) for limit in given]
+        self.limits = [min(limit, most) for limit in given]
         self._lengths = [len(prompt) for prompt in prompts]
         self._stop_tokens, self._stop = frozenset(stop_tokens), sampling.stop
         self._text_of, self._on_words = text_of, on_words
@@ -130,7 +137,7 @@ class _Rows:
     @property
     def capacity_tokens(self) -> int:
         """Room that the row that may grow longest needs."""
-        return max(length + limit for length, limit in zip(self._lengths, self._limits, strict=True))
+        return max(length + limit for length, limit in zip(self._lengths, self.limits, strict=True))
 
     def add(self, words: list[int]) -> list[int]:
         """Add a word to every running row; which of these go on, the last of them in the places of those that end."""
@@ -156,7 +163,7 @@ class _Rows:
         return [Generated(tuple(words), ended) for words, ended in zip(self._words, self._ended, strict=True)]
 
     def _goes_on(self, row: int) -> bool:
-        return not self._ended[row] and len(self._words[row]) < self._limits[row]
+        return not self._ended[row] and len(self._words[row]) < self.limits[row]
 
     def _has_stop_text(self, row: int) -> bool:
         if not self._stop or self._text_of is None:

@@ -39,6 +39,8 @@ class SamplingConfig:
             is in use); 1 does nothing.
         stop: texts that end an answer; neither they nor what follows is part of it.
         seed: of the draws.
+        beams: beginnings of an answer that grow side by side, of which the likeliest whole answer is taken; see
+            `omniloom.generate.beams`. 1: there is one.
     """
 
     max_new_tokens: int = 64
@@ -49,9 +51,15 @@ class SamplingConfig:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int = 0
+    beams: int = 1
 
     def __post_init__(self) -> None:
         for wrong, what in (
+            (self.beams < 1, f"beams {self.beams}; at least 1"),
+            (
+                self.beams > 1 and (self.draws or self.repetition_penalty != 1 or bool(self.stop)),
+                f"beams {self.beams} with a temperature, a repetition penalty or stop texts; one without the others",
+            ),
             (self.max_new_tokens < 1, f"max_new_tokens {self.max_new_tokens}; at least 1"),
             (
                 not 0 <= self.min_new_tokens <= self.max_new_tokens,

@@ -47,6 +47,7 @@ ASKING: Sequence[Callable[[Any], Any]] = (
     click.option("--template", help=TEMPLATE_HELP),
     click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True),
     *SAMPLING,
+    click.option("--beams", "--num-beams", "beams", default=1, show_default=True, help="Of beam search; 1: none."),
     click.option("--batch-size", default=16, show_default=True, help="Items answered together at most."),
     click.option("--batch-tokens", default=65_536, show_default=True, help="Tokens of a batch: bounds its memory."),
     click.option("--num-frames", default=_VIDEO_FRAMES, show_default=True, help="Of a video."),
@@ -187,6 +188,7 @@ def sampling_of(words: Words) -> SamplingConfig:
         repetition_penalty=words["repetition_penalty"],
         stop=words["stop"],
         seed=words["seed"],
+        beams=words.get("beams", 1),
     )
 
 
