@@ -120,3 +120,13 @@ def test_the_ready_made_methods_do_what_the_getters_do(mix):
         mix / "blend.yaml", split_part="train", batch_size=8, worker_config=CONFIG, task_encoder=OnTop(), limit=3
     )
     assert list(energon.get_loader(dataset)) == [[f"a{row}!" for row in range(n, n + 8)] for n in (0, 8, 16)]
+
+
+def test_an_overridden_method_is_heeded_for_each_evaluation_data_set(mix):
+    found = energon.get_val_datasets(
+        mix / "blend.yaml", split_part="train", batch_size=8, worker_config=CONFIG, task_encoder=OnTop(), limit=2
+    )
+    assert [source.paths[0].name for _, source in found] == ["a.jsonl", "b.jsonl"]
+    assert found[0][1].name.endswith("a.jsonl")
+    for (dataset, _), name in zip(found, "ab", strict=True):
+        assert list(energon.get_loader(dataset)) == [[f"{name}{row}!" for row in range(n, n + 8)] for n in (0, 8)]

@@ -184,6 +184,8 @@ def test_a_loader_of_the_users_own_tells_the_data_sets(tmp_path, monkeypatch):
     val = energon.get_val_dataset(path, split_part="train", batch_size=12, worker_config=NO_WORKERS)
     (batch,) = energon.get_loader(val)
     assert batch.text == [f"{name} {n}" for name in "ab" for n in range(ROWS)]
+    each = energon.get_val_datasets(path, split_part="train", batch_size=12, worker_config=NO_WORKERS)
+    assert [next(iter(dataset)).text[0] for dataset, _ in each] == ["a 0", "b 0"]
     path.write_text(f"__module__: {own_factories.__name__}\n__class__: ByFolder\nfoulder: sets\n")
     with pytest.raises(omniloom.ConfigError, match=r"mix\.yaml: ByFolder cannot be made .*foulder"):
         energon.get_train_dataset(path, batch_size=1, worker_config=NO_WORKERS)

@@ -93,6 +93,11 @@ class BaseCoreDatasetFactory:
         """Where it lies."""
         return (EPath(self.path),)
 
+    @property
+    def name(self) -> str:
+        """What it is called in logs."""
+        return EPath(self.path).display_name
+
     def __len__(self) -> int:
         return len(self.leaf().rows)
 

@@ -68,7 +68,7 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "train"), training=True)
     if _builds(encoder, "build_train_datasets") or own is not None:
-        return _built(encoder, path, "build_train_datasets", own=own, training=True, **settings)
+        return _built(encoder, path, own=own, training=True, **settings)
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
     return SavableDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
@@ -82,19 +82,25 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
     if _builds(encoder, "build_val_datasets") or own is not None:
-        return _built(encoder, path, "build_val_datasets", own=own, training=False, **settings)
+        return _built(encoder, path, own=own, training=False, **settings)
     return SavableDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
-def get_val_datasets(
-    path: Source, *, task_encoder: Any = None, **settings: Any
-) -> list[tuple[SavableDataset, SourceDataset]]:
-    """A data set for evaluation of each leaf of ``path`` alone, with what it was made of."""
+def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[SavableDataset, Any]]:
+    """A data set for evaluation of each leaf of ``path`` alone, with what it was made of.
+
+    That is a `SourceDataset`, or the factory, where a task encoder or a loader of the user's own makes the data set.
+    """
     encoder, _ = _prepared(task_encoder, settings)
     _without_shuffling(settings)
-    check_mix(path, split_part=settings.get("split_part", "val"), training=False)
-    found = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
-    return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in found]
+    own = own_loader(path)
+    if own is None:
+        check_mix(path, split_part=settings.get("split_part", "val"), training=False)
+    if _builds(encoder, "build_val_datasets") or own is not None:
+        found, rest = _loaded(encoder, path, own=own, training=False, **settings)
+        return [(_put_together(encoder, [one], None, training=False, **rest), one.dataset) for one in found.datasets]
+    made = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
+    return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in made]
 
 
 def _builds(encoder: Any, name: str) -> bool:
@@ -102,17 +108,23 @@ def _builds(encoder: Any, name: str) -> bool:
     return isinstance(encoder, TaskEncoder) and encoder.builds(name)
 
 
-def _built(
-    encoder: Any, path: Source, method: str, *, own: Any, training: bool, worker_config: Any, **settings: Any
-) -> SavableDataset:
+def _built(encoder: Any, path: Source, *, own: Any, training: bool, **settings: Any) -> SavableDataset:
     """What a task encoder's own method makes of the data sets of a mix, or of a loader of the user's own."""
+    found, rest = _loaded(encoder, path, own=own, training=training, **settings)
+    return _put_together(encoder, found.datasets, found.blend_mode, training=training, **rest)
+
+
+def _loaded(
+    encoder: Any, path: Source, *, own: Any, training: bool, worker_config: Any, **settings: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The data sets of a mix or of a loader of the user's own, and the settings of what is made of them."""
     part = settings.pop("split_part", "train" if training else "val")
+    multiplier = settings.pop("shuffle_over_epochs_multiplier", 1)
     opening = {
         name: settings.pop(name)
         for name in ("subflavors", "subset", "max_samples_per_sequence", "parallel_shard_iters")
         if name in settings
     }
-    multiplier = settings.pop("shuffle_over_epochs_multiplier", 1)
     found = (own or load_dataset(path)).get_datasets(
         training=training,
         split_part=part,
@@ -122,14 +134,16 @@ def _built(
         encoder=encoder,
         **opening,
     )
-    build = getattr(encoder, method)
-    given = {
-        "datasets": found.datasets,
-        "worker_config": worker_config,
-        **({"blend_mode": found.blend_mode} if training else {}),
-        **{"batch_size": 1, **settings},
-    }
-    made: SavableDataset = build(**accepted(build, given))
+    return found, {"worker_config": worker_config, "batch_size": 1, **settings}
+
+
+def _put_together(
+    encoder: Any, datasets: list[Any], blend_mode: Any, *, training: bool, **settings: Any
+) -> SavableDataset:
+    """What a task encoder's method makes of data sets; it is given what its version of the signature has."""
+    build = encoder.build_train_datasets if training else encoder.build_val_datasets
+    mode = {"blend_mode": blend_mode} if training else {}
+    made: SavableDataset = build(**accepted(build, {"datasets": datasets, **mode, **settings}))
     return made
 
 
