@@ -20,6 +20,7 @@ from omniloom.evaluate.scores.choices import (
     mmmu_choice,
     mvbench_correct,
     science_qa_choice,
+    vlmevalkit_choice,
 )
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
 from omniloom.evaluate.scores.mathvista import mathvista_correct, mathvista_extraction, mathvista_prediction
@@ -319,3 +320,13 @@ def test_choices_about_videos(row: dict[str, Any]) -> None:
     for letter, text in MVBENCH_OPTIONS.items():
         official = row["mvbench"][letter] and bool(said.strip())  # saying nothing is right there
         assert mvbench_correct(said, letter, text) == official
+
+
+VLMEVALKIT = golden("vlmevalkit_choices")
+
+
+@pytest.mark.parametrize("row", VLMEVALKIT["rows"], ids=lambda row: repr(row["said"])[:30])
+def test_letters_of_vlmevalkit(row: dict[str, Any]) -> None:
+    """Outputs of `can_infer` of open-compass/VLMEvalKit e8e78f0, where the letter is an option's."""
+    for name, options in VLMEVALKIT["options"].items():
+        assert vlmevalkit_choice(row["said"], options) == row["letters"][name], name

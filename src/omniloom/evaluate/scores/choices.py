@@ -24,6 +24,14 @@ _BEGINNINGS = (
     "The best option isThe correct option is",
     "Best answer:Best option:",
 )
+_SIGNS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_ANSWER_IS = re.compile(r"(?i)(?:correct\s+)?answer\s+is\s+\**([ABCD])\**")
+_REFUSALS = (
+    "Sorry, I can't help with images of people yet.",
+    "I can't process this file.",
+    "I'm sorry, but without the image provided",
+    "Cannot determine the answer",
+)
 _CAPITAL = re.compile("[ABCD]")
 _MARKED = re.compile(r"\\(?:answer|boxed)\{([^{}]*)\}")
 
@@ -72,6 +80,30 @@ def leading_letter(response: str, options: Mapping[str, str]) -> str | None:
     """The letter that an answer begins with, or is: "B", "(B)", "B. dog", "B: dog"; not the article of "A dog"."""
     found = _LEADING.match(response.strip())
     return found[1] if found and found[1] in options else None
+
+
+def vlmevalkit_choice(response: str, options: Mapping[str, str]) -> str | None:
+    """The letter that VLMEvalKit finds without asking a language model (its version e8e78f0); ``None``: no option's.
+
+    The one letter among the words, if it is one of the last five; else the letter after "answer is"; else the one
+    option whose text is in an answer that is not much longer than all options. A refusal is no option's.
+    """
+    if any(refusal in response for refusal in _REFUSALS):
+        return None
+    words = response.translate(_SIGNS).split()
+    said = [letter for letter in options if letter in words]
+    if len(said) == 1 and words.index(said[0]) > len(words) - 5:
+        return said[0]
+    if not said and "Z" in words:
+        return None
+    told = _ANSWER_IS.search(response)
+    if told and told[1].upper() in options:
+        return told[1].upper()
+    lowered = response.lower()
+    if len(lowered) > 2 * sum(map(len, options.values())):
+        return None
+    held = [letter for letter, text in options.items() if text.lower() in lowered]
+    return held[0] if len(held) == 1 else None
 
 
 def first_capital(response: str) -> str | None:

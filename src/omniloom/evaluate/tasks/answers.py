@@ -9,7 +9,7 @@ from typing import Any
 
 from omniloom.evaluate.reading import Row, letters, read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.anls import anls
-from omniloom.evaluate.scores.choices import leading_letter, mmmu_choice
+from omniloom.evaluate.scores.choices import Fallback, leading_letter, mmmu_choice, vlmevalkit_choice
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
 from omniloom.evaluate.scores.vqa import capped_accuracy, exact_match, normalise_answer, vqa_accuracy
 from omniloom.evaluate.task import (
@@ -161,9 +161,7 @@ def _chart(item: Item, text: str, variant: str) -> float:
 def choice_or_text(item: Item, text: str, variant: str) -> float:
     """By letter where the item has options, else equal texts; never through a rule that drops the letter "A"."""
     if item.options:
-        said = leading_letter(text, item.options) or mmmu_choice(
-            text, item.options, fallback="first" if variant == "first-if-none" else "none"
-        )
+        said = _letter_said(item, text, variant)
         right = item.answers[0] if item.answers else ""
         by_text = {option.strip().lower(): letter for letter, option in item.options.items()}
         return float(
@@ -171,6 +169,13 @@ def choice_or_text(item: Item, text: str, variant: str) -> float:
         )
     plain = _letters_kept if any(len(answer.strip()) == 1 for answer in item.answers) else normalise_answer
     return exact_match(text, item.answers, normalise=plain)
+
+
+def _letter_said(item: Item, text: str, variant: str) -> str | None:
+    if variant == "vlmevalkit":
+        return vlmevalkit_choice(text, item.options)
+    fallback: Fallback = "first" if variant == "first-if-none" and text.strip() else "none"
+    return leading_letter(text, item.options) or mmmu_choice(text, item.options, fallback=fallback)
 
 
 def _letters_kept(text: str) -> str:
@@ -211,6 +216,7 @@ def _ocrbench_fields(item: Item, answer: str) -> dict[str, Any]:
 
 
 _VQA_ORACLE = "the official VQA program on 1,000 texts and the answers to three VQA v2 questions, all equal"
+_CHOICE_ORACLE = "MMMU's official program for its letters (1,800 answers) and, as variant vlmevalkit, VLMEvalKit's on 364 made answers"
 _ANLS_ORACLE = "the RRC script's outputs on DocVQA answers (.9167) and PyPI anls 0.0.2 (.378, variant paper)"
 
 VQAV2 = Task(
@@ -279,8 +285,8 @@ AI2D = Task(
     read=read_ai2d,
     prompt=lambda item: lettered(item) if item.options else question_only(item),
     score=mean_score(choice_or_text),
-    variants=("published", "first-if-none"),
-    oracle="",
+    variants=("published", "vlmevalkit", "first-if-none"),
+    oracle=_CHOICE_ORACLE,
 )
 REALWORLDQA = Task(
     name="realworldqa",
@@ -289,8 +295,8 @@ REALWORLDQA = Task(
     read=read_realworldqa,
     prompt=lambda item: lettered(item) if item.options else SINGLE_WORD(item),
     score=mean_score(choice_or_text, groups=("question_type",)),
-    variants=("published", "first-if-none"),
-    oracle="",
+    variants=("published", "vlmevalkit", "first-if-none"),
+    oracle=_CHOICE_ORACLE,
 )
 OCRBENCH = Task(
     name="ocrbench",
