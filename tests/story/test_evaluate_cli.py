@@ -144,7 +144,9 @@ def test_a_result_says_what_it_hangs_on(vqa: str, capsys: pytest.CaptureFixture[
     assert len(result["ground_truth_sha256"]) == 64
     assert list(result["answer_files"]) == [answers]
     assert result["prompt_example"] == "What is 0?\nAnswer the question using a single word or phrase."
-    assert scored(capsys, "ai2d", "--answers", answers, "--ground-truth", vqa)["checked_against"] == "unverified"
+    motion = write(tmp_path / "motion.jsonl", [{"uid": str(n), "question": "?", "answer": "A"} for n in range(4)])
+    unverified = scored(capsys, "motionbench", "--answers", answers, "--ground-truth", motion)
+    assert unverified["checked_against"] == "unverified"
 
 
 # Forms of answers

@@ -216,7 +216,9 @@ def _ocrbench_fields(item: Item, answer: str) -> dict[str, Any]:
 
 
 _VQA_ORACLE = "the official VQA program on 1,000 texts and the answers to three VQA v2 questions, all equal"
-_CHOICE_ORACLE = "MMMU's official program for its letters (1,800 answers) and, as variant vlmevalkit, VLMEvalKit's on 364 made answers"
+_CHOICE_ORACLE = (
+    "MMMU's official program for its letters (1,800 answers); variant vlmevalkit: that harness on 456 made answers"
+)
 _ANLS_ORACLE = "the RRC script's outputs on DocVQA answers (.9167) and PyPI anls 0.0.2 (.378, variant paper)"
 
 VQAV2 = Task(

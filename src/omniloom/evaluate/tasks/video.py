@@ -203,6 +203,9 @@ def _videomme_fields(item: Item, answer: str) -> dict[str, Any]:
     return row | {"questions": [asked | {"task_type": item.facts.get("task")}]}
 
 
+_MMMU_LETTERS = "MMMU's official program for its letters (1,800 answers); the benchmark's own was not at hand"
+
+
 def _task(
     name: str,
     title: str,
@@ -211,6 +214,7 @@ def _task(
     reader: Callable[[Path], list[Item]],
     prompt: Callable[[Item], str],
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields,
+    oracle: str = "",
 ) -> Task:
     return Task(
         name=name,
@@ -219,7 +223,7 @@ def _task(
         read=reader,
         prompt=prompt,
         score=mean_score(_letter, groups=groups),
-        oracle="",
+        oracle=oracle,
         columns=("response",),
         fields=fields,
     )
@@ -261,11 +265,13 @@ PHYSGAME = _task(
     reader=read_choices,
     prompt=_lettered_prompt,
     fields=kept_fields("class", "subclass"),
+    oracle=_MMMU_LETTERS,
 )
 PERCEPTION_TEST = _task(
     "perception-test",
     "Perception Test (Patraucean et al. 2023)",
     groups=("area", "reasoning"),
     reader=read_perception_test,
+    oracle=_MMMU_LETTERS,
     prompt=_lettered_prompt,
 )
