@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+import omniloom
 from omniloom import energon
 
 CONFIG = energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
@@ -130,3 +131,12 @@ def test_an_overridden_method_is_heeded_for_each_evaluation_data_set(mix):
     assert found[0][1].name.endswith("a.jsonl")
     for (dataset, _), name in zip(found, "ab", strict=True):
         assert list(energon.get_loader(dataset)) == [[f"{name}{row}!" for row in range(n, n + 8)] for n in (0, 8)]
+
+
+def test_a_step_that_is_not_here_is_told(mix):
+    class Old(Cooking):
+        def build_cook_crude_sample(self, dataset, **_more):
+            return dataset
+
+    with pytest.raises(omniloom.ConfigError, match="override cook_crude_sample"):
+        energon.get_train_dataset(mix / "blend.yaml", batch_size=4, worker_config=CONFIG, task_encoder=Old())

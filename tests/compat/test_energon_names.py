@@ -194,6 +194,13 @@ def test_old_arguments_of_the_decoder_are_heeded(captions):
     assert next(iter(dataset)).image.size == (6, 4)
     dataset = energon.get_val_dataset(captions, batch_size=None, worker_config=NO_WORKERS, auto_decode=False)
     assert next(iter(dataset)).caption == b"caption 12"
+    own = energon.DefaultTaskEncoder()
+    own.decoder = energon.SampleDecoder(image_decode="rgb8")
+    settings = {"batch_size": None, "worker_config": NO_WORKERS, "task_encoder": own}
+    with pytest.warns(FutureWarning), pytest.raises(omniloom.ConfigError, match="a decoder of its own"):
+        energon.get_val_dataset(captions, image_decode="pil", **settings)
+    with pytest.warns(FutureWarning):
+        assert next(iter(energon.get_val_dataset(captions, image_decode="rgb8", **settings))).image.shape == (4, 6, 3)
 
 
 def test_ignore_sample_leaves_a_sample_out(captions):

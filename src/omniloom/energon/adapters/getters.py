@@ -153,6 +153,10 @@ def _prepared(task_encoder: Any, settings: dict[str, Any]) -> tuple[Any, Any]:
     config = settings["worker_config"] = settings.get("worker_config") or WorkerConfig()
     if isinstance(encoder, TaskEncoder):
         encoder.count_by_rank(config.ranks)
+    if hasattr(encoder, "build_cook_crude_sample"):
+        raise ConfigError(
+            f"{type(encoder).__name__} has build_cook_crude_sample, which nobody calls here; override cook_crude_sample"
+        )
     return encoder, config
 
 
@@ -175,8 +179,14 @@ def _encoder(task_encoder: Any, settings: dict[str, Any]) -> Any:
         )
     if not options and auto_decode:
         return encoder
+    decoder = SampleDecoder(**options) if auto_decode else None
+    if options and encoder.decoder not in (SampleDecoder(), decoder):
+        raise ConfigError(
+            f"{', '.join(options)}: {type(encoder).__name__} has a decoder of its own, which says something else. "
+            "Say it there alone"
+        )
     encoder = copy.copy(encoder)
-    encoder.decoder = SampleDecoder(**options) if auto_decode else None
+    encoder.decoder = decoder
     return encoder
 
 
