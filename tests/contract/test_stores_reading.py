@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from collections.abc import Iterator
@@ -116,6 +117,28 @@ def test_a_budget_too_small_for_rows_is_kept_and_told(proxy: FaultProxy, local: 
     far = loader(root_of(proxy), lanes=1, read_ahead_bytes=600)
     assert seen(islice(far, 20)) == seen(islice(loader(local, lanes=1), 20))
     assert next(iter(far.stats()["datasets"].values()))["store"]["rows_singly"] > 60
+
+
+def test_no_more_is_held_than_the_budget(proxy: FaultProxy, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SPOOL, "peak_bytes", 0)
+    held = SPOOL.held_bytes
+    far = loader(root_of(proxy), lanes=3, read_ahead_bytes=90_000)
+    assert seen(islice(far, 300)) == seen(islice(loader(local, lanes=3), 300))
+    assert 45_000 < SPOOL.peak_bytes - held <= 90_000 * 1.25  # and a row of each lane
+    (leaf,) = far.stats()["datasets"].values()
+    assert leaf["store"]["rows_ahead"] == 1200
+    del far
+    gc.collect()
+    assert SPOOL.held_bytes == held
+
+
+def test_workers_together_fetch_a_set_about_once(proxy: FaultProxy, local: Path) -> None:
+    far = loader(root_of(proxy), num_workers=2, lanes=12)
+    assert sum(1 for _ in islice(far, 2 * ROWS // 4))
+    store = next(iter(far.stats()["datasets"].values()))["store"]
+    size_bytes = sum(path.stat().st_size for path in local.glob("*.tar"))
+    # Each worker may come to want every row in the end, and neither fetches one twice.
+    assert store["wanted_bytes"] <= 2 * size_bytes
 
 
 def test_faults_in_the_midst_of_a_run(proxy: FaultProxy, local: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import re
@@ -41,6 +42,7 @@ def split_query(url: str) -> tuple[str, dict[str, str]]:
     return bare, dict(parse_qsl(query, keep_blank_values=True))
 
 
+@functools.lru_cache(maxsize=4096)  # asked for at each request
 def split_url(url: str) -> tuple[str, str]:
     """``scheme://authority`` and the key below it, without its query.
 
@@ -123,6 +125,7 @@ def relative_to(path: str, base: str) -> str:
     return below[len(folder) :]
 
 
+@functools.lru_cache(maxsize=4096)  # asked for at each request
 def redacted(text: str) -> str:
     """A URL or a message with its secrets hidden: user names before hosts, and values whose names say so."""
     text = _USER.sub("", text)

@@ -103,10 +103,15 @@ class AheadBudget:
 
     Args:
         total_bytes: of all lanes together; 0: nothing is read ahead.
+
+    Attributes:
+        held_bytes: of the rows that lanes look ahead to. A lane that opens waits until others have drawn what they
+            took while they were fewer; the row that is due next is taken in any case.
     """
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
+        self.held_bytes = 0
         self._lanes: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
         self._threads: ThreadPoolExecutor | None = None
         self._opening: dict[Hashable, Future[Any]] = {}
@@ -202,7 +207,8 @@ class ReadAhead:
     def due(self, key: SampleKey) -> None:
         """The plan has drawn a key: its row is read next. See that it is on its way, and those after it."""
         if self._last is not None:
-            self._let_go(self._last)
+            last, self._last = self._last, None
+            self._let_go(last)
         row = self._row_of(key)
         self._drawn += 1
         self._rows_till_look -= 1
@@ -281,7 +287,8 @@ class ReadAhead:
         joining: list[_Ahead] = []
         room = MOST_ROWS - len(self._horizon) - len(scouted)
         size_bytes = self._horizon_bytes
-        while size_bytes < self._lane_bytes:
+        most_bytes = min(self._lane_bytes, size_bytes + self._budget.total_bytes - self._budget.held_bytes)
+        while size_bytes < most_bytes:
             row = scouted[0] if scouted else None
             starved = len(scouted) >= FEWEST_ROWS_NEAR > len(self._horizon) + len(joining)  # at the start
             if row is not None and (row.finding is None or starved or row.finding.done()):
@@ -318,6 +325,7 @@ class ReadAhead:
         size_bytes = sum(row.size_bytes for row in rows)
         self._horizon_bytes += size_bytes
         self._not_near_bytes += size_bytes
+        self._budget.held_bytes += size_bytes
 
     def _ask_for_near(self) -> int:
         """Ask for the rows of the horizon that are near, as fast as they went of late; gives how many there are."""
@@ -347,6 +355,7 @@ class ReadAhead:
             SPOOL.ask_for(place, longest_bytes=longest_bytes, turn=row.turn)
 
     def _let_go(self, row: _Ahead) -> None:
+        self._budget.held_bytes -= row.size_bytes
         if row.places:
             SPOOL.let_go(row.places)
 
@@ -358,6 +367,7 @@ class ReadAhead:
         rows = [*getattr(self, "_horizon", ())]
         if getattr(self, "_last", None) is not None:
             rows.append(self._last)
+        self._budget.held_bytes -= sum(row.size_bytes for row in rows)
         SPOOL.abandon(place for row in rows for place in row.places)
 
     def __del__(self) -> None:
