@@ -125,3 +125,28 @@ def test_a_run_goes_on_on_another_mesh(
 ) -> None:
     trained(tmp_path, first[0], steps=2, parallel=first[1])
     agree(trained(tmp_path, second[0], parallel=second[1])[0], alone)
+
+
+def test_ranks_that_share_heads_generate_what_one_does(tmp_path: Path) -> None:
+    body = """
+torch.set_num_threads(1)
+from dataclasses import replace
+from tests.contract import tiny_llava as tiny
+from omniloom.generate.decoding import generate
+from omniloom.generate.sampling import SamplingConfig
+from omniloom.parallel.plan import ParallelConfig, lay_out, parallelize
+tiny.CONFIG = replace(tiny.CONFIG, language=replace(tiny.LANGUAGE, num_kv_heads=1))
+model = tiny.tiny_llava().eval()
+prompts = [[1, 63, 63, 63, 63, 7], [5, 9, 2]]
+images = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+def answers():
+    made = generate(model, prompts, images=images, sampling=SamplingConfig(max_new_tokens=8))
+    return [list(one.token_ids) for one in made]
+alone = answers()
+config = ParallelConfig(tensor=2)
+model = parallelize(model, config, replace(lay_out(config, device="cpu"), data_mesh=None))
+print(json.dumps([alone, answers()]))
+"""
+    for alone, shared in run_ranks(2, body, tmp_path):
+        assert shared == alone
+        assert len(alone[0]) == 8
