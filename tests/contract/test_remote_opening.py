@@ -26,6 +26,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProx
         proxy = FaultProxy(server)
         use_server(monkeypatch, proxy.url)
         monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("OMNILOOM_SIDECAR_SECONDS", "600")
         make_set(tmp_path / "set", "a", 100)
         upload(tmp_path / "set", f"{BUCKET}/set")
         yield proxy

@@ -127,3 +127,9 @@ def test_packing_goes_on_after_a_stop(prepared: Path, tmp_path: Path) -> None:
     (cut / shards[-1]).unlink()
     assert run([*words, "--out", str(cut)]) == 0
     assert [(whole / n).read_bytes() for n in shards] == [(cut / n).read_bytes() for n in shards]
+
+
+def test_one_process_makes_packs(prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["convert", "packs", str(prepared), "--pack-tokens", "600", "--out", str(tmp_path / "packs"), *WORDS]
+    assert run([*words, "--executor", "threads://2"]) == 1
+    assert "by one process" in capsys.readouterr().err

@@ -82,6 +82,7 @@ class OfflineEntries:
     """
 
     description: Description | None = Description(CRUDE_TYPE, {})
+    in_shares = False  # each share would have to encode all samples
 
     def __init__(
         self,

@@ -54,9 +54,17 @@ class ShareOfEntries:
         source: all of them.
         share: which share.
         window: neighbours that stay in one share.
+
+    Raises:
+        ConfigError: such entries do not come in shares.
     """
 
     def __init__(self, source: EntrySource, share: ShardRange, *, window: int) -> None:
+        if not getattr(source, "in_shares", True):
+            raise ConfigError(
+                f"{source.path}: what is made of it is worked out over all samples, by one process. Leave --executor "
+                "and --shard-range out."
+            )
         self.path: Path = source.path
         self.size_bytes: int = source.size_bytes
         self.description: Description | None = source.description
