@@ -224,9 +224,35 @@ def tell_of_wrappers(plain: Path, other: Path) -> None:
     }
     for name, make in made.items():
         tell(name, lambda make=make: given(make()))
+    for tolerance in (3, 4):
+        for name, failing in tell_of_tolerance(samples, words, tolerance).items():
+            tell(f"{name}, tolerance {tolerance}", lambda make=failing: given(make()))
     endless = energon.EpochizeDataset(energon.RepeatDataset(words(), **rows), length=9, **rows)
     loader = energon.get_loader(endless)
     found["passes of 9"] = [list(loader) for _ in range(3)]
+
+
+def tell_of_tolerance(samples: Callable[[], Any], words: Callable[[], Any], tolerance: int) -> dict[str, Any]:
+    """Wrapper datasets whose functions fail three times in a row."""
+
+    def failing(value):
+        text = str(value)
+        if any(f" {row}" in text for row in ("4", "5", "6")):
+            raise ValueError
+        return text
+
+    def failing_packs(window):
+        return failing([one.text for one in window])
+
+    rows = {"worker_config": CONFIG}
+    return {
+        "map": lambda: energon.MapDataset(words(), failing, failure_tolerance=tolerance, **rows),
+        "batch": lambda: energon.BatchDataset(words(), 1, failing, failure_tolerance=tolerance, **rows),
+        "packs": lambda: energon.PackingDataset(
+            samples(), 3, lambda window: [[one] for one in window], failing_packs,
+            final_packer_failure_tolerance=tolerance, **rows
+        ),
+    }  # fmt: skip
 
 
 def main() -> None:

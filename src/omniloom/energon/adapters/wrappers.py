@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from omniloom.data.loader.dataset import Dataset
@@ -28,8 +29,16 @@ from omniloom.errors import ConfigError, SkipSample
 class MapDataset:
     """A function on each value; one on samples may be a generator function and give several."""
 
-    def __new__(cls, dataset: Dataset, map_fn: Callable[[Any], Any], **_settings: Any) -> Any:
-        """The data set of what ``map_fn`` makes of each value."""
+    def __new__(
+        cls,
+        dataset: Dataset,
+        map_fn: Callable[[Any], Any],
+        *,
+        failure_tolerance: int | None = None,
+        **_settings: Any,
+    ) -> Any:
+        """The data set of what ``map_fn`` makes of each value; it may fail ``failure_tolerance`` times in a row."""
+        map_fn = _tolerating(map_fn, failure_tolerance)
         ready = _with_tensors(dataset)
         pipeline = ready.pipeline
         if isinstance(pipeline, Make) and pipeline.encode is None:
@@ -72,11 +81,12 @@ class BatchDataset:
         batcher: Callable[[list[Any]], Any],
         *,
         drop_last: bool = False,
+        failure_tolerance: int | None = None,
         **_settings: Any,
     ) -> Any:
         """The data set of what ``batcher`` makes of ``batch_size`` values."""
         source = _as_samples(_with_tensors(dataset))
-        calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
+        calls: tuple[Call, ...] = (("batcher", BATCH, _tolerating(batcher, failure_tolerance)),)
         pipeline = Batch(source.pipeline, batch_size, calls, drop_last=drop_last)
         plan = source.plan
         if isinstance(plan, InOrder) and not isinstance(source.pipeline, IterMap):
@@ -95,11 +105,12 @@ class GroupBatchDataset:
         batcher: Callable[[list[Any]], Any],
         *,
         drop_last: bool = False,
+        failure_tolerance: int | None = None,
         **_settings: Any,
     ) -> Any:
         """The data set of batches; ``sample_group_key`` gives the group and its batch size, or ``None``."""
         source = _as_samples(_with_tensors(dataset))
-        calls: tuple[Call, ...] = (("batcher", BATCH, batcher),)
+        calls: tuple[Call, ...] = (("batcher", BATCH, _tolerating(batcher, failure_tolerance)),)
         pipeline = Group(source.pipeline, sample_group_key, fixed_batch_size, calls, drop_last=drop_last)
         plan = _one_unit_a_lane(source) if not isinstance(source.pipeline, IterMap) else source.plan
         return with_plan(replace(source, pipeline=pipeline, batch_size=fixed_batch_size, user_code=True), plan)
@@ -116,6 +127,9 @@ class PackingDataset:
         final_packer: Callable[[list[Any]], Any],
         *,
         sample_encoder: Callable[[Any], Any] | None = None,
+        pre_packer_failure_tolerance: int | None = None,
+        final_packer_failure_tolerance: int | None = None,
+        sample_encoder_failure_tolerance: int | None = None,
         **_settings: Any,
     ) -> Any:
         """The data set of packs; ``buffer_size`` is the rank's, shared by its lanes."""
@@ -127,7 +141,14 @@ class PackingDataset:
         window = max(1, buffer_size * config.ranks // config.run_lanes)
         if isinstance(plan, InOrder):
             window, plan = buffer_size, replace(plan, unit_rows=buffer_size)
-        pipeline = Pack(source, window_samples=window, select=pre_packer, pack=final_packer, postencode=sample_encoder)
+        encoder = None if sample_encoder is None else _tolerating(sample_encoder, sample_encoder_failure_tolerance)
+        pipeline = Pack(
+            source,
+            window_samples=window,
+            select=_tolerating(pre_packer, pre_packer_failure_tolerance),
+            pack=_tolerating(final_packer, final_packer_failure_tolerance),
+            postencode=encoder,
+        )
         return with_plan(replace(ready, pipeline=pipeline, user_code=True), plan)
 
 
@@ -247,6 +268,15 @@ class _MappedResults:
 
     def __call__(self, samples: Iterator[Any]) -> Iterator[Any]:
         return map(self.map_fn, self.function(samples))
+
+
+def _tolerating(function: Callable[..., Any], tolerance: int | None) -> Callable[..., Any]:
+    """The function, which may fail so many times in a row; ``None``: as it says itself, or the fault policy."""
+    if tolerance is None:
+        return function
+    marked = partial(function)  # which is a generator function where the other one is, and pickled with its mark
+    marked.__failure_tolerance__ = tolerance  # type: ignore[attr-defined]
+    return marked
 
 
 def _mixed(shuffle: Shuffle, block_rows: int) -> Shuffle:
