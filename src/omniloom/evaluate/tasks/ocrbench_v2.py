@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import read_rows, wanted
+from omniloom.evaluate.reading import Row, literal_list, read_rows, wanted
 from omniloom.evaluate.scores.ocrbench_v2 import ABILITIES, RULES, Asked
 from omniloom.evaluate.task import Item, Scores, Task, image_name, mean, question_only
 
@@ -16,17 +16,29 @@ WITHOUT_SYNONYMS = "without-synonyms"
 
 
 def read_ocrbench_v2(path: Path) -> list[Item]:
-    """``OCRBench_v2.json``: rows of id, type, question, answers and image."""
-    return [
-        Item(
-            id=str(row.get("id", number)),
-            question=str(wanted(row, "question", where=path)),
-            answers=tuple(map(str, row["answers"] if isinstance(row.get("answers"), list) else [row.get("answers")])),
-            images=(image_name(wanted(row, "image_path", "image", where=path)),),
-            facts={name: row[name] for name in _FACTS if row.get(name) is not None} | {"answers": row.get("answers")},
-        )
-        for number, row in enumerate(read_rows(path))
-    ]
+    """``OCRBench_v2.json``: rows of id, type, question, answers and image; or VLMEvalKit's table of it."""
+    return [_item(row, number, path) for number, row in enumerate(read_rows(path))]
+
+
+def _item(row: Row, number: int, path: Path) -> Item:
+    told = {name: row[name] for name in _FACTS if row.get(name) is not None}
+    if "index" in row:  # VLMEvalKit's, in which all is text
+        told = {name: _value(value) for name, value in told.items() if not str(value).startswith("without ")}
+        told["type"] = row.get("category")
+    answers = row.get("answers", row.get("answer"))
+    image = row.get("image_path") or row.get("image")
+    return Item(
+        id=str(row.get("id", row.get("index", number))),
+        question=str(wanted(row, "question", where=path)),
+        answers=tuple(map(str, answers if isinstance(answers, list) else [answers])),
+        images=(image_name(image),) if image else (),
+        facts=told | {"answers": answers},
+    )
+
+
+def _value(value: Any) -> Any:
+    """A list that stands in a table as text."""
+    return literal_list(value) or value if isinstance(value, str) and value.startswith("[") else value
 
 
 def _worth(item: Item, text: str, variant: str) -> float | None:

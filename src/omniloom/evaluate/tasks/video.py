@@ -19,7 +19,7 @@ def read_videomme(path: Path) -> list[Item]:
     items = []
     for video in read_rows(path):
         for row in video.get("questions", [video]):
-            listed = wanted(row, "choices", "options", "candidates", where=path)
+            listed = wanted(row, "choices", "candidates", "options", where=path)
             listed = literal_list(listed) if isinstance(listed, str) else listed
             options = {str(text)[0]: str(text)[2:].strip() for text in listed}
             items.append(
@@ -68,7 +68,7 @@ _MVBENCH_FOLDER = {kind: folder for folder, kinds in MVBENCH_FOLDERS.items() for
 
 
 def read_mvbench(path: Path) -> list[Item]:
-    """A folder of one JSON file a kind of question: rows of video, question, candidates and answer."""
+    """A folder of one JSON file a kind of question: rows of video, question, candidates, answer; or a table of all."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise ConfigError(f"{path}: no *.json in this folder.")
@@ -80,12 +80,16 @@ def read_mvbench(path: Path) -> list[Item]:
             right = str(wanted(row, "answer", where=file))
             items.append(
                 Item(
-                    id=f"{file.stem}-{number}",
+                    id=str(row.get("index", f"{file.stem}-{number}")),
                     question=str(wanted(row, "question", where=file)),
                     answers=tuple(letter for letter, text in options.items() if text == right),
                     images=(f"{folder}{wanted(row, 'video', where=file)}",),
                     options=options,
-                    facts={"task_type": file.stem, "start": row.get("start"), "end": row.get("end")},
+                    facts={
+                        "task_type": row.get("task_type", file.stem),
+                        "start": row.get("start"),
+                        "end": row.get("end"),
+                    },
                 )
             )
     return items
