@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from PIL import Image
 from omniloom.data.convert.entry_source import JsonEntries
 from omniloom.data.convert.llava_conversion import LlavaOptions
 from omniloom.data.convert.llava_entry import LlavaEntry
+from omniloom.data.convert.recipes import RECIPES, RecipeEntries
 from omniloom.data.convert.shares import SharedConversion
 from omniloom.data.index.executors import open_executor
 
@@ -89,3 +91,33 @@ def test_a_dask_worker_that_dies_loses_no_share(source: Path, tmp_path: Path, da
     with open_executor(f"dask://{dask_cluster.scheduler_address.removeprefix('tcp://')}") as executor:
         assert converted(DeadlyEntries(source / "train.json"), tmp_path / "there", executor) == alone
     assert (source / "died").exists()
+
+
+def test_recipes_and_tables_go_to_processes_too(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from omniloom.data.convert.parquet_entries import ParquetEntries  # noqa: PLC0415 - not without that library
+
+    pictures = []
+    for number in range(24):
+        stream = io.BytesIO()
+        Image.new("RGB", (8 + number, 8)).save(stream, "PNG")
+        pictures.append({"bytes": stream.getvalue(), "path": f"{number}.png"})
+    texts = [[{"user": "What?", "assistant": f"{n}."}] for n in range(24)]
+    table = pa.table({"images": [[one] for one in pictures], "texts": texts})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=5)
+    source: Any = ParquetEntries(tmp_path / "a.parquet")
+    alone = converted(source, tmp_path / "alone", None)
+    with open_executor("processes://2") as executor:
+        assert converted(source, tmp_path / "there", executor) == alone
+
+    found: Any = {"annotations": [], "images": []}
+    for number in range(24):
+        (tmp_path / f"{number}.png").write_bytes(pictures[number]["bytes"])
+        found["images"].append({"id": number, "file_name": f"{number}.png"})
+        found["annotations"].append({"id": number, "image_id": number, "caption": f"caption {number}"})
+    (tmp_path / "captions.json").write_text(json.dumps(found))
+    recipe: Any = RecipeEntries(RECIPES["coco-captions"], [tmp_path / "captions.json"])
+    alone = converted(recipe, tmp_path / "alone-captions", None)
+    with open_executor("processes://2") as executor:
+        assert converted(recipe, tmp_path / "there-captions", executor) == alone

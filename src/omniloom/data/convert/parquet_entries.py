@@ -44,6 +44,7 @@ class ParquetEntries:
     """
 
     description: Description | None = None
+    seeks = True  # what lies before the start of `entries` is not read
 
     def __init__(self, path: Path) -> None:
         self._parquet = _pyarrow()
@@ -52,6 +53,9 @@ class ParquetEntries:
         if not self._files or not all(file.is_file() for file in self._files):
             raise ConfigError(f"{path}: no such Parquet file, or a folder without any.")
         self.size_bytes = max(1, sum(file.stat().st_size for file in self._files))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParquetEntries, (self.path,)
 
     def entries(self, start: int) -> Iterator[RawEntry]:
         """The entries from position ``start`` on; row groups before it are not read."""

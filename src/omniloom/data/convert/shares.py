@@ -8,6 +8,7 @@ not on who made them, or how many at a time. Ids that come in several shares kee
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,9 +73,25 @@ class ShareOfEntries:
 
     def entries(self, start: int) -> Iterator[RawEntry]:
         """The entries from position ``start`` on."""
+        if getattr(self._source, "seeks", False):
+            yield from self._by_windows(start)
+            return
         for raw in self._source.entries(start):
             if raw.position // self._window % self._share.shares == self._share.number:
                 yield raw
+
+    def _by_windows(self, start: int) -> Iterator[RawEntry]:
+        """The same of a source that need not be read from its begin."""
+        for first in itertools.count(self._share.number * self._window, self._share.shares * self._window):
+            begin, end = max(first, start), first + self._window
+            if begin >= end:
+                continue
+            position = -1
+            for raw in itertools.islice(self._source.entries(begin), end - begin):
+                position = raw.position
+                yield raw
+            if position < end - 1:
+                return  # those were the last ones
 
     def read(self, value: Any, position: int) -> LlavaEntry:
         """What an entry says."""
