@@ -41,7 +41,7 @@ class Size(NamedTuple):
 
 
 WHOLE = Size(images=4_000, shard_samples=500, pretrain_steps=3_000, sft_steps=2_000, save_steps=100, questions=None)
-SMALL = Size(images=400, shard_samples=50, pretrain_steps=300, sft_steps=350, save_steps=20, questions=500)
+SMALL = Size(images=400, shard_samples=50, pretrain_steps=300, sft_steps=250, save_steps=20, questions=500)
 
 
 def main() -> None:

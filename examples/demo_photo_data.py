@@ -50,6 +50,11 @@ class Photos:
         """The captions of the training part."""
         return [plain(caption) for name in self.train for caption in self.captions[name]]
 
+    def without_held_out(self, texts: Iterable[str]) -> list[str]:
+        """Texts but those that are captions of the test or of the validation photos."""
+        held_out = {plain(caption) for name in (*self.test, *self.validation) for caption in self.captions[name]}
+        return [text for text in texts if text not in held_out]
+
 
 def plain(caption: str) -> str:
     """A caption in lower case, without marks: what CIDEr compares."""

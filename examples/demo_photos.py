@@ -42,7 +42,7 @@ def main() -> None:
     go = Commands(folder)
 
     title(f"Data: {len(photos.train)} photos to train on, {len(part)} to be scored by")
-    texts = [*texts_of(options.texts), *photos.training_texts()]
+    texts = [*photos.without_held_out(texts_of(options.texts)), *photos.training_texts()]
     write_texts(folder / "data/texts.json", texts)
     write_photos(folder / "data", photos)
     write_truth(folder / "data", photos, part)
@@ -53,10 +53,11 @@ def main() -> None:
     title("Weights: DINOv2 as its package has it, and a language model with fresh weights")
     go(f"omniloom weights convert {_tower()} models/tower --to omniloom")
     _see_smaller_images(folder / "models/tower/omniloom.json")
-    sizes = {"dim": 256, "head_dim": 64, "mlp_dim": 768, "num_layers": 3}
+    sizes = {"dim": 192, "head_dim": 64, "num_heads": 3, "num_kv_heads": 3, "mlp_dim": 576, "num_layers": 3}
     write_language_model(folder / "models/language", words=vocabulary(texts), seed=options.seed, **sizes)
     combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
-    go(f"{combine} --feature-layers -1 --norm-features --pool --reduction-factor 4 --projector-norm layer")
+    features = "--feature-layers -1 --norm-features --keep-class-token --pool --reduction-factor 4"
+    go(f"{combine} {features} --projector-norm layer")
 
     title("Training: captions alone, then photos")
     for name in ("photos_texts.yaml", "photos_mix.yaml", "photos.yaml"):
@@ -66,7 +67,8 @@ def main() -> None:
 
     title("Captions, and what they are worth")
     generate = f"omniloom generate --model runs/photos --task {TASK} --input-image-path {options.photos}"
-    go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl --max-new-tokens 20 --batch-size 50")
+    words = "--max-new-tokens 20 --beams 5 --batch-size 50"
+    go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl {words}")
     write_shifted(folder / "answers.jsonl", folder / "data/shifted.jsonl", part)
     truth = "data/truth.json"
     scores = {

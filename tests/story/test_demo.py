@@ -54,3 +54,18 @@ def test_captions_are_what_answers_tell_together(monkeypatch: pytest.MonkeyPatch
     excluded = [(f"is there not a {shape} in the image?", "yes") for shape in ("circle", "triangle")]
     assert caption_of(asked(("what color is the shape?", "blue"), *excluded)) == "a blue rectangle"
     assert caption_of(asked(("what color is the shape?", "blue"))) is None
+
+
+def test_no_caption_of_a_photo_that_is_scored_is_learned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from demo_photo_data import Photos, plain, texts_of  # noqa: PLC0415 - an example, not a package
+
+    rows = [f'{number}.jpg,"Photo number {number}, seen by {who}."' for number in range(310) for who in ("Ann", "Bob")]
+    (tmp_path / "captions.csv").write_text("image,caption\n" + "\n".join(rows) + "\n")
+    photos = Photos(tmp_path, tmp_path / "captions.csv")
+    assert (len(photos.test), len(photos.validation), len(photos.train)) == (200, 100, 10)
+    (tmp_path / "more.txt").write_text("\n".join(f"photo number {n}  seen by ann" for n in range(310)) + "\nA dog.\n")
+    learned = photos.without_held_out(texts_of(tmp_path / "more.txt")) + photos.training_texts()
+    scored = {plain(text) for name in photos.test + photos.validation for text in photos.captions[name]}
+    assert scored.isdisjoint(learned)
+    assert len(learned) == 10 + 1 + 20
