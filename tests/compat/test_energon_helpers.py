@@ -1,5 +1,6 @@
 """Energon's helpers for those who write code around user functions; numbers are Energon's own."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,8 @@ from omniloom.energon.dataset_config import load_config
 from omniloom.energon.errors import ErrorContext, handle_restore_errors
 from omniloom.energon.flavors import WebdatasetMeta
 from omniloom.energon.flavors.base_dataset import add_sample_restore_key, legacy_handler, set_sample_restore_key
+from omniloom.energon.flavors.jsonl.ijsonl import IJsonlIndexReader, IJsonlIndexWriter
+from omniloom.energon.flavors.webdataset.structs import WebdatasetInfo, WebdatasetSplits
 from omniloom.energon.rng import WorkerRng
 
 import omniloom
@@ -102,3 +105,26 @@ def test_what_is_known_of_a_part_and_objects_of_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("OMNILOOM_TRUST", "0")
     with pytest.raises(omniloom.ConfigError, match="OMNILOOM_TRUST=0 forbids"):
         load_config(energon.EPath(file), default_type=None)
+
+
+def test_the_index_of_jsonl_is_read_and_written(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": 22}\n')
+    with IJsonlIndexWriter(energon.EPath(path)) as writer:
+        for offset in (0, 9, 19):
+            writer.append(offset)
+    written = (tmp_path / "a.jsonl.idx").read_bytes()
+    energon.CrudeJsonlDatasetFactory.prepare_dataset(path)
+    assert (tmp_path / "a.jsonl.idx").read_bytes() == written
+    with IJsonlIndexReader(path) as reader:
+        assert (list(reader), len(reader), reader[1]) == ([0, 9, 19], 3, 9)
+    assert (IJsonlIndexReader.count_samples(path), IJsonlIndexReader.size(path)) == (2, 19)
+    with pytest.raises(KeyError), IJsonlIndexWriter(tmp_path / "b.jsonl"):
+        raise KeyError
+    assert not (tmp_path / "b.jsonl.idx").exists()
+
+
+def test_the_content_of_info_and_split_files():
+    splits = WebdatasetSplits(split_parts={"train": ["a.tar"]})
+    assert dataclasses.asdict(splits) == {"split_parts": {"train": ["a.tar"]}, "exclude": []}
+    assert WebdatasetInfo(shard_counts={"a.tar": 3}).energon_version is None

@@ -41,9 +41,10 @@ _HOMES = {
         "ErrorContext handle_restore_errors legacy_handler add_sample_restore_key set_sample_restore_key"
     ),
     f"{_ADAPTERS}.opening": "load_config",
+    f"{_ADAPTERS}.jsonl_index": "IJsonlIndexReader IJsonlIndexWriter",
     f"{_ADAPTERS}.dataset_types": (
         "EnergonDatasetType get_dataset_type check_dataset_info_present get_dataset_info get_info_shard_files "
-        "ensure_local_copy ShardInfo WebdatasetMeta"
+        "ensure_local_copy ShardInfo WebdatasetInfo WebdatasetMeta WebdatasetSplits"
     ),
     f"{_ADAPTERS}.warps": "TransformMapper CustomTransform",
     f"{_ADAPTERS}.merge_transform": "MergeTransform",
@@ -252,7 +253,8 @@ MODULES: dict[str, str] = {
     ),
     "flavors.jsonl": _JSONL,
     "flavors.jsonl.crude_jsonl_dataset": _JSONL,
-    "flavors.webdataset": _WEBDATASET,
+    "flavors.jsonl.ijsonl": "IJsonlIndexReader IJsonlIndexWriter",
+    "flavors.webdataset": f"{_WEBDATASET} AVDecoderType ImageDecoderType MAIN_FOLDER_NAME WebdatasetMeta",
     "flavors.webdataset.base_webdataset": "BaseWebdatasetFactory",
     "flavors.webdataset.config": (
         "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME "
@@ -270,7 +272,7 @@ MODULES: dict[str, str] = {
     "flavors.webdataset.prepare": "WebdatasetPreparator",
     "flavors.webdataset.sample_decoder": "AVDecoderType ImageDecoderType SampleDecoder",
     "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
-    "flavors.webdataset.structs": "DatasetSubset ShardInfo",
+    "flavors.webdataset.structs": "DatasetSubset ShardInfo WebdatasetInfo WebdatasetSplits",
     "fork_hook": (
         "DataclassForkMixin ForkMixin WeakCallbacks after_in_child_fork_hook after_in_parent_fork_hook before_fork_hook"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
 from typing import Any
@@ -31,7 +31,23 @@ class EnergonDatasetType(Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
+class WebdatasetInfo:
+    """The content of a ``.info.json``: who prepared the data set, and how many samples each shard holds."""
+
+    energon_version: str | None = None
+    shard_counts: dict[str, int]
+
+
+@dataclass(kw_only=True)
+class WebdatasetSplits:
+    """The content of a split file: shards by part, and shards and samples that are left out."""
+
+    split_parts: dict[str, list[str]]
+    exclude: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShardInfo:
     """A shard: its name in the data set, where it lies, and how many samples it holds."""
 
@@ -68,7 +84,7 @@ class WebdatasetMeta:
         index = open_dataset(path, split_part=split_part, split_config=split_config or SPLIT_YAML, check_files=False)
         return WebdatasetMeta(
             sample_excludes={key for shard in index.shards for key in shard.excluded_keys},
-            shards=[ShardInfo(shard.name, EPath(shard.path), shard.samples) for shard in index.shards],
+            shards=[ShardInfo(name=shard.name, path=EPath(shard.path), count=shard.samples) for shard in index.shards],
             split_part_files=[shard.name for shard in index.shards],
             info_shard_files=get_info_shard_files(path),
         )
