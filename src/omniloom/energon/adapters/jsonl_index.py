@@ -1,4 +1,4 @@
-"""The index beside a JSONL file, as converters for Energon read and write it: where records begin, and the file ends."""
+"""The index beside a JSONL file, as converters for Energon read and write it: where records begin and the file ends."""
 
 from __future__ import annotations
 
