@@ -16,6 +16,7 @@ from omniloom.data.convert.images import open_images
 from omniloom.data.index.source_kind import find_source
 from omniloom.data.side import open_side_store
 from omniloom.errors import DatasetError, SampleError
+from omniloom.storage.inside_store import InsideStore
 from omniloom.storage.node_copy import kept_copy
 from omniloom.storage.object_file import LONG_BYTES, ObjectFile
 from omniloom.storage.open import open_store
@@ -158,7 +159,27 @@ def test_tables(form: str, tmp_path: Path) -> None:
     _same("", root)
 
 
-def test_a_folder_of_files(tmp_path: Path) -> None:
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the threads that read whole objects by their names in a folder."""
+    names: list[str] = []
+    read = InsideStore.read
+
+    def watched(self: InsideStore, name: str) -> bytes:
+        names.append(threading.current_thread().name)
+        return read(self, name)
+
+    monkeypatch.setattr(InsideStore, "read", watched)
+    return names
+
+
+def _were_ahead(readers: list[str]) -> bool:
+    """Whether all were read before they were due, but for those that somebody waited for already."""
+    ahead = [name.startswith("omniloom-bring") for name in readers]
+    return len(ahead) >= 6 and sum(ahead) > len(ahead) // 2
+
+
+def test_a_folder_of_files(tmp_path: Path, readers: list[str]) -> None:
     root = tmp_path / "files"
     for part, count in (("train", 6), ("val", 2)):
         (root / part).mkdir(parents=True)
@@ -166,13 +187,14 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
             (root / part / f"{number}.txt").write_text(f"{part} {number}")
             (root / part / f"{number}.cls").write_text(str(number))
     _same("", root)
+    assert _were_ahead(readers)
     assert run(["prepare", f"{BUCKET}/files", "--non-interactive"]) == 0
     assert run(["prepare", str(root), "--non-interactive"]) == 0
     assert remote_files(f"{BUCKET}/files")[".nv-meta/files.jsonl"] == (root / ".nv-meta/files.jsonl").read_bytes()
     assert _read(f"{BUCKET}/files") == _read(str(root))
 
 
-def test_llava_json_with_its_images(tmp_path: Path) -> None:
+def test_llava_json_with_its_images(tmp_path: Path, readers: list[str]) -> None:
     root = tmp_path / "llava"
     (root / "images").mkdir(parents=True)
     entries = []
@@ -182,6 +204,7 @@ def test_llava_json_with_its_images(tmp_path: Path) -> None:
         entries.append({"id": f"e{number}", "image": f"images/{number}.jpg", "conversations": talk})
     (root / "train.json").write_text(json.dumps(entries))
     _same("/train.json", root)
+    assert _were_ahead(readers)
 
 
 def test_an_image_that_is_not_there_is_the_same_fault(tmp_path: Path) -> None:

@@ -13,17 +13,18 @@ from omniloom.data.convert.llava_parts import EXTRA_PART, JSON_PART, entry_pictu
 from omniloom.data.convert.safe_keys import safe_key
 from omniloom.data.media.json_part import parse_strict_json
 from omniloom.data.sample import RawSample
+from omniloom.data.shards.brought import BroughtRows
 from omniloom.data.shards.json_array import find_entries
 from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.line_index import find_lines, line_index_path, records_in_index
 from omniloom.errors import DatasetError, SkipSample
-from omniloom.storage.urls import name_of
+from omniloom.storage.urls import is_url, name_of
 
 _TEXT_PARTS = frozenset((JSON_PART, EXTRA_PART))
 _AFTER_ENTRY = b",] \t\r\n\0"
 
 
-class LlavaRows:
+class LlavaRows(BroughtRows):
     """The entries of a LLaVA JSON or JSONL file, each with the images it names.
 
     Key and parts are those that ``omniloom convert llava`` would write, but that an id that comes twice is not renamed.
@@ -44,6 +45,7 @@ class LlavaRows:
     def __init__(
         self, path: str, *, images: str, wanted: Container[str] | None = None, offsets: array[int] | None = None
     ) -> None:
+        super().__init__()
         self.path = path
         self.images = images
         self.wanted = wanted
@@ -63,7 +65,12 @@ class LlavaRows:
     def __len__(self) -> int:
         return self._rows
 
-    def read(self, row: int) -> RawSample:
+    @property
+    def is_far(self) -> bool:
+        """Whether the images lie in a store."""
+        return is_url(self.images)
+
+    def read_now(self, row: int) -> RawSample:
         """The parts of an entry. Raises SampleError with the reasons of a conversion."""
         if not 0 <= row < self._rows:
             raise IndexError(f"{self!r}: there is no row {row:,}; it has {self._rows:,} rows")

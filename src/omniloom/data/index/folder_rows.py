@@ -13,6 +13,7 @@ from typing import Any
 from omniloom.data.index.file_splits import PART_WORDS
 from omniloom.data.index.layout import FOLDER_INDEX, MAIN_FOLDER, meta_path
 from omniloom.data.sample import RawSample
+from omniloom.data.shards.brought import BroughtRows
 from omniloom.data.shards.jsonl import LineFile
 from omniloom.data.shards.keys import ignored_reason, split_key
 from omniloom.data.shards.line_index import find_lines, records_in_index, write_line_index
@@ -25,7 +26,7 @@ from omniloom.storage.urls import is_url, join_url, relative_to
 MAX_UNINDEXED_FILES = 1_000_000
 
 
-class FolderRows:
+class FolderRows(BroughtRows):
     """The samples of a folder, sorted by key.
 
     Key and part of a file are those that it would have in a tar archive. The list of files is kept by
@@ -41,6 +42,7 @@ class FolderRows:
     """
 
     def __init__(self, root: str, *, split_part: str = "train", wanted: Container[str] | None = None) -> None:
+        super().__init__()
         self.root = root
         self.split_part = split_part
         self.wanted = wanted
@@ -65,7 +67,12 @@ class FolderRows:
     def __len__(self) -> int:
         return self._stop - self._start
 
-    def read(self, row: int) -> RawSample:
+    @property
+    def is_far(self) -> bool:
+        """Whether the folder lies in a store."""
+        return is_url(self.root)
+
+    def read_now(self, row: int) -> RawSample:
         """The files of a row. Raises SampleError when one is gone, or leads out of the folder."""
         if not 0 <= row < len(self):
             raise IndexError(f"{self!r}: there is no row {row:,}; it has {len(self):,} rows")

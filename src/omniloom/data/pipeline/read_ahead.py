@@ -37,9 +37,6 @@ MOST_ROWS = 2048
 BLOCKS_BROUGHT = 64
 """Row groups and the like that are remembered as brought; one that was given up since is brought when it is read."""
 
-BLOCKS_AT_A_TIME = 4
-"""How many of them are fetched at a time: each may take a hundred megabytes of memory meanwhile."""
-
 LEAD_SECONDS = 4.0
 """Rows that a lane draws in so long are asked for ahead: a few failures and waits are not felt."""
 
@@ -116,7 +113,7 @@ class AheadBudget:
         self._threads: ThreadPoolExecutor | None = None
         self._opening: dict[Hashable, Future[Any]] = {}
         self._brought: dict[Hashable, None] = {}
-        self._bringers: ThreadPoolExecutor | None = None
+        self._bringers: dict[int, ThreadPoolExecutor] = {}  # by how many they bring at a time
 
     @property
     def lane_bytes(self) -> int:
@@ -138,17 +135,18 @@ class AheadBudget:
             opening.add_done_callback(lambda _: self._opened(key, rows, row))
         return opening
 
-    def bring(self, rows: Any, row: int) -> None:
+    def bring(self, rows: Any, row: int, epoch: int) -> None:
         """Have what a row lies in fetched in the background; blocks that were brought of late are here."""
-        key = id(rows), rows.opened_by(row)
+        key = id(rows), rows.opened_by(row), epoch
         if key in self._brought:
             return
         self._brought[key] = None
         if len(self._brought) > BLOCKS_BROUGHT:
             del self._brought[next(iter(self._brought))]
-        if self._bringers is None:
-            self._bringers = ThreadPoolExecutor(BLOCKS_AT_A_TIME, "omniloom-bring")
-        self._bringers.submit(rows.bring, row)  # what is wrong shows when the row is read
+        at_a_time = rows.brought_at_a_time
+        if at_a_time not in self._bringers:
+            self._bringers[at_a_time] = ThreadPoolExecutor(at_a_time, "omniloom-bring")
+        self._bringers[at_a_time].submit(rows.bring, row)  # what is wrong shows when the row is read
 
     def _opened(self, key: Hashable, rows: FarRows, row: int) -> None:
         self._opening.pop(key, None)
@@ -349,7 +347,7 @@ class ReadAhead:
     def _ask_for(self, row: _Ahead) -> None:
         row.is_asked = True
         if row.key[0] in self._bringing:
-            self._budget.bring(self._far[row.key[0]], row.key[2])
+            self._budget.bring(self._far[row.key[0]], row.key[2], row.key[1])
         for place in row.places:
             longest_bytes = LONG_RANGE_BYTES if row.turn > FIRST_ROWS else FIRST_RANGE_BYTES
             SPOOL.ask_for(place, longest_bytes=longest_bytes, turn=row.turn)

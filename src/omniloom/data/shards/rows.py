@@ -95,6 +95,11 @@ class SubRows:
         """Whether `bring` does anything; asked only of rows in a store."""
         return bool(getattr(self.rows, "brings", False))
 
+    @property
+    def brought_at_a_time(self) -> int:
+        """How many rows, or blocks of them, are brought at a time; asked only of rows that bring."""
+        return int(self.rows.brought_at_a_time)  # type: ignore[attr-defined]
+
     def bring(self, row: int) -> None:
         """Fetch what a row needs before it is read; asked only of rows in a store that bring."""
         self.rows.bring(row + self.start)  # type: ignore[attr-defined]

@@ -62,6 +62,8 @@ class TableRows(FileRows):
         key = parts.pop(KEY_COLUMN, b"").decode() or self.key_of(number, file_row)
         return RawSample(key, self.files[number].name, parts)
 
+    brought_at_a_time = 4  # each may take a hundred megabytes of memory meanwhile
+
     @property
     def is_far(self) -> bool:
         """Whether its files lie in a store, and are not copied here."""
