@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,13 @@ from omniloom.errors import StorageError
 from omniloom.storage.cache_folder import node_cache
 from omniloom.storage.files import replace_file
 from omniloom.storage.store import Stat
+from omniloom.storage.tickets import Tickets
 from omniloom.storage.urls import is_url
 
 _STATES = "shard-states.json"
 _CHECKED = "checked-shards.jsonl"
+_PATIENCE_SECONDS = 10.0
+_POLL_SECONDS = 0.02
 
 
 class ShardStates:
@@ -41,6 +44,7 @@ class ShardStates:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
+        self._tickets = Tickets()
         self._checked: dict[str, str] = {}
         self._read_bytes = 0
 
@@ -96,10 +100,34 @@ class ShardStates:
         self._read_checked()
         return bool(state) and self._checked.get(shard) == state
 
-    def note_checked(self, shard: str, state: str) -> None:
-        """A shard's headers are those that were indexed."""
+    def check_once(self, shard: str, state: str, check: Callable[[], None]) -> None:
+        """Check a state of a shard, unless another process of this machine is doing so and finds it good.
+
+        Args:
+            shard: its name.
+            state: its state; empty where the store tells none: then everybody checks.
+            check: looks at the shard; raises where it is not the one that was indexed.
+        """
         if not state:
+            check()
             return
+        ticket = self.folder / f"checking-{hashlib.sha256(f'{shard} {state}'.encode()).hexdigest()[:24]}"
+        drawn, until = False, time.monotonic() + _PATIENCE_SECONDS
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            while not (drawn := self._tickets.draw(str(ticket))) and time.monotonic() < until:
+                if self.was_checked(shard, state):
+                    return
+                time.sleep(_POLL_SECONDS)
+        try:
+            if not self.was_checked(shard, state):
+                check()
+                self._note_checked(shard, state)
+        finally:
+            if drawn:
+                self._tickets.give_back(str(ticket))
+
+    def _note_checked(self, shard: str, state: str) -> None:
         line = json.dumps([shard, state]).encode() + b"\n"
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)

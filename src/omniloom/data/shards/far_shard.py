@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ class CheckedShards(Protocol):
     def was_checked(self, shard: str, state: str) -> bool:
         """Whether a process of this machine found this state of a shard good."""
 
-    def note_checked(self, shard: str, state: str) -> None:
-        """A shard's headers are those that were indexed."""
+    def check_once(self, shard: str, state: str, check: Callable[[], None]) -> None:
+        """Check a state of a shard, unless another process of this machine is doing so and finds it good."""
 
 
 class FarShard(NamedTuple):

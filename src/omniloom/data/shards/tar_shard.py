@@ -328,8 +328,7 @@ class TarShard:
         if file is None:
             file = open_archive(self.path, shard=self.name)
             self._compare(file)
-        self._checked = True
-        self._file = file
+        self._checked, self._file = True, file
         _FILES.keep(self, 1)
         return file
 
@@ -339,9 +338,10 @@ class TarShard:
             raise self._stale(f"it has {mark.size_bytes:,} bytes now and had {self._size_bytes:,} when it was indexed")
         if self._checked or (self._far is not None and self._far.is_good(self.name, mark.state)):
             return
-        self._check(file)
-        if self._far is not None:
-            self._far.checked.note_checked(self.name, mark.state)
+        if self._far is None:
+            self._check(file)
+        else:
+            self._far.checked.check_once(self.name, mark.state, lambda: self._check(file))
 
     def _check(self, file: Archive) -> None:
         window = file.window()
