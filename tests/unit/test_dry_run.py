@@ -31,7 +31,10 @@ def test_what_is_kept_of_gradients_between_micro_batches(kept: Literal["whole", 
     one, two = (rank_memory(model, config, Load(tokens=64, tiles=2, micro_batches=count), ranks=4) for count in (1, 2))
     assert one.of("optimizer") == two.of("optimizer")
     assert one.of("gradients") > numbers  # a quarter, and layers on their way
-    assert two.of("gradients") == (4 * numbers if kept == "whole" else one.of("gradients"))
+    if kept == "sharded":
+        assert two.of("gradients") == one.of("gradients")
+        return
+    assert 4 * numbers < two.of("gradients") < 8 * numbers
 
 
 def test_a_checkpoint_is_as_large_as_told(tmp_path: Path) -> None:
@@ -62,8 +65,8 @@ def test_the_plan_of_a_model_that_is_not_there_yet(monkeypatch: pytest.MonkeyPat
         assert part in told
     small = describe(recipe, ranks=8, device_bytes=24 * 10**9)
     assert "DOES NOT FIT into 24 GB" in small
-    assert "Most is of the language_model: 36.6 GB of 38 GB" in small
-    assert "the greatest piece are the activations of the language_model, 15.7 GB" in small
+    assert "Most is of the language_model: 36.3 GB of 37.7 GB" in small
+    assert "the greatest piece: activations of the language_model, 17.1 GB" in small
     assert "- parallel.tensor cuts matrices" in small
     apart = replace(recipe, parallel=replace(recipe.parallel, tensor=3))
     with pytest.raises(ConfigError, match="3 ranks share a batch; they do not divide 8 ranks"):

@@ -91,15 +91,15 @@ def test_activations_are_what_a_step_keeps(every: dict[str, int]) -> None:
 def test_each_axis_saves_what_it_is_for(large: nn.Module) -> None:
     plain = memory(large)
     # By hand: (7,241 M of Mistral + 21 M of the projector + 304 M of CLIP) / 8 ranks, float32.
-    assert plain.of("weights") == pytest.approx(4 * 7.566e9 / 8, rel=0.01)
+    assert plain.of("weights") == pytest.approx(4 * 7.566e9 / 8, rel=0.02)
     assert memory(large, recompute={"language_model": 1}).of("activations") < plain.of("activations") / 8
     assert memory(large, tensor=4).of("activations") < plain.of("activations") / 1.8
     assert memory(large, tensor=4, sequence=True).of("activations") < memory(large, tensor=4).of("activations")
-    assert memory(large, context=2).of("activations") == pytest.approx(plain.of("activations") / 2, rel=0.01)
+    assert memory(large, context=2).of("activations") == pytest.approx(plain.of("activations") / 2, rel=0.02)
     stages = [memory(large, pipeline=4, stage=stage) for stage in range(4)]
     # 1F1B: the first stage keeps four micro-batches of a quarter of the layers, the last keeps one.
-    assert stages[0].of("activations") == pytest.approx(plain.of("activations"), rel=0.01)
-    assert stages[3].of("activations") == pytest.approx(plain.of("activations") / 4, rel=0.01)
+    assert stages[0].of("activations") == pytest.approx(plain.of("activations"), rel=0.02)
+    assert stages[3].of("activations") == pytest.approx(plain.of("activations") / 4, rel=0.02)
     assert [each.of("loss") > 0 for each in stages] == [False, False, False, True]
 
 

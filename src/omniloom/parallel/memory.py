@@ -23,6 +23,7 @@ _ADAM_STATES = 2
 _LAYERS_AT_WORK = (
     2  # one, and the next one, which is fetched meanwhile; or the one before, whose gradients are on their way
 )
+_STREAMS = 5  # outside of layers: words, with features among them, before and after the last norm, and its gradient
 _TOWER, _PROJECTOR, _LANGUAGE = "vision_tower", "projector", "language_model"
 
 
@@ -175,26 +176,26 @@ class _Own:
         config = self._config
         trained = sum(each.trained for each in self._units.values())
         each_time = config.sums_each_micro_batch(trained_numbers=trained) and config.pipeline == 1
-        if self._load.micro_batches > 1 and not each_time:
-            return numbers.trained * _FLOAT32_BYTES
-        kept = share(numbers.trained, shards) * _FLOAT32_BYTES
+        stay_whole = self._load.micro_batches > 1 and not each_time
+        kept = (numbers.trained if stay_whole else share(numbers.trained, shards)) * _FLOAT32_BYTES
         if self._ranks == config.tensor:
             return kept
-        # As they come, in the precision of computation, and as they go, in float32.
-        whole = sum(each.trained for each in self._at_work(part))
-        return kept + whole * (self._width + _FLOAT32_BYTES)
+        # As they come, in the precision of computation, and as they go, in float32; what is in no layer goes last.
+        *layers, others = (each.trained for each in self._at_work(part))
+        at_work = max(sum(layers), others)
+        return kept + at_work * (self._width + (0 if stay_whole else _FLOAT32_BYTES))
 
     def _gathered(self, part: str, shards: int) -> int:
         if shards == 1 and self._width == _FLOAT32_BYTES:
             return 0
-        return sum(each.every for each in self._at_work(part)) * self._width
+        stays = self._config.pipeline > 1 or not self._config.reshard
+        return sum(each.every for each in self._at_work(part, all_layers=stays)) * self._width
 
-    def _at_work(self, part: str) -> Iterator[_Numbers]:
-        """What is whole at the same time: a few layers, all of them where they stay so, and what is in none."""
+    def _at_work(self, part: str, *, all_layers: bool = False) -> Iterator[_Numbers]:
+        """What is whole at the same time: a few layers of the model, or all, and what is in none."""
         layers = [(owner, each) for (owner, unit), each in self._units.items() if unit]
         layers.sort(key=lambda layer: layer[1].every, reverse=True)
-        stays = self._config.pipeline > 1 or not self._config.reshard
-        whole = layers if stays else layers[:_LAYERS_AT_WORK]
+        whole = layers if all_layers else layers[:_LAYERS_AT_WORK]
         yield from (each for owner, each in whole if owner == part)
         yield self._units.get((part, ""), _Numbers())
 
@@ -258,7 +259,8 @@ class _Own:
             kept = by_decoder_layer(language, learned, ranks=config.tensor, tokens=tokens)
             found.append(max(0, kept - of_others))
             flows = learned.keeps
-        return self._with_recomputed(found, rows * language.dim * HALF_BYTES, part=_LANGUAGE)
+        stream = rows * language.dim * HALF_BYTES
+        return self._with_recomputed(found, stream, part=_LANGUAGE) + _STREAMS * stream
 
     def _of_tower(self, tiles: int) -> int:
         vision, tower = self._model.config.vision, self._model.vision_tower

@@ -200,7 +200,7 @@ def _greatest(memory: RankMemory) -> str:
     taken = memory.parts[part]
     most = max(memory.parts, key=lambda name: memory.parts[name].total)
     told = f"  Most is of the {most}: {_size(memory.parts[most].total)} of {_size(memory.total)}"
-    return f"{told}; the greatest piece are the {kind} of the {part}, {_size(getattr(taken, kind))}."
+    return f"{told}; the greatest piece: {kind} of the {part}, {_size(getattr(taken, kind))}."
 
 
 def _batch_bytes(config: LlavaConfig, work: Work) -> int:
