@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from omniloom.data.collate import batch_pad_stack
@@ -24,8 +25,33 @@ BASE_FIELDS = ("__key__", "__restore_key__", "__subflavors__", "__sources__")
 
 @dataclass_transform(kw_only_default=True)
 def edataclass(cls: type[T]) -> type[T]:
-    """A dataclass with slots whose fields are given by name, as all sample and batch types are."""
-    return dataclasses.dataclass(slots=True, kw_only=True)(cls)
+    """A dataclass with slots whose fields are given by name, as all sample and batch types are.
+
+    It is pickled as its fields by name. A worker knows a class of the main script by its content alone, and such a copy
+    has no slots: what it would pickle by itself, the class with slots could not take in.
+    """
+    made = dataclasses.dataclass(slots=True, kw_only=True)(cls)
+    if made.__getstate__ is object.__getstate__:
+        made.__getstate__ = _fields_by_name  # type: ignore[method-assign, assignment]
+        made.__setstate__ = _set_fields  # type: ignore[attr-defined]
+    return made
+
+
+@lru_cache(maxsize=256)
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _fields_by_name(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    known = {name: getattr(value, name) for name in _field_names(kind) if hasattr(value, name)}
+    more = getattr(value, "__dict__", None)
+    return {**known, **more} if more else known
+
+
+def _set_fields(value: Any, state: dict[str, Any]) -> None:
+    for name, one in state.items():
+        object.__setattr__(value, name, one)
 
 
 class _Fields:
