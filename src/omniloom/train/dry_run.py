@@ -75,7 +75,7 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
         [f"{recipe.folder}: {recipe.loop.steps:,} steps on {ranks} rank{'s' * (ranks > 1)}"],
         _parameters(parts),
         _data(recipe, sampled, micro_batches, ranks),
-        _memory(stages, recipe, _batch_bytes(config, largest), device_bytes),
+        _memory(stages, recipe, _batch_bytes(config, largest) * micro_batches, device_bytes),
         [f"checkpoint: {_size(checkpoint_bytes(parts))}, over all ranks"],
         _time(
             recipe,
@@ -175,7 +175,7 @@ def _memory(stages: Sequence[RankMemory], recipe: Recipe, batch_bytes: int, devi
     for stage, memory in enumerate(stages):
         place = f"stage {stage} " if len(stages) > 1 else ""
         rows += [_row(f"  {place}{part}", taken) for part, taken in memory.parts.items()]
-        rows.append((f"  {place}its batch", *[""] * len(KINDS), _size(batch_bytes)))
+        rows.append((f"  {place}its batches", *[""] * len(KINDS), _size(batch_bytes)))
         in_all = [_size(memory.of(kind)) for kind in KINDS]
         rows.append((f"  {place}in all", *in_all, _size(memory.total + batch_bytes)))
     lines = _table(rows)
@@ -204,7 +204,7 @@ def _greatest(memory: RankMemory) -> str:
 
 
 def _batch_bytes(config: LlavaConfig, work: Work) -> int:
-    """Images in float32, and ids, labels and positions."""
+    """Images in float32, and ids, labels and positions; a step has all of its micro-batches on the device."""
     return work.tiles * 3 * config.vision.image_size**2 * 4 + sum(work.documents) * 3 * 8
 
 
