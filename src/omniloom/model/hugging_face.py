@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -52,7 +52,7 @@ class HuggingFaceDecoder(LanguageModel):
             self._try()
 
     @classmethod
-    def of_config(cls, config: DecoderConfig) -> Self:
+    def of_config(cls, config: DecoderConfig) -> HuggingFaceDecoder:
         """The model of a config, on the device that torch makes things on now.
 
         Raises:
@@ -144,7 +144,7 @@ class HuggingFaceDecoder(LanguageModel):
     def _call(self, name: str) -> Any:
         return getattr(self.model, name)()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> HuggingFaceDecoder:
         """What ``to`` and ``to_empty`` go through: it unties the head, and rounds tables of positions to bfloat16."""
         tables = {name: buffer for name, buffer in self.model.named_buffers() if buffer.is_floating_point()}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
