@@ -14,6 +14,8 @@ import omniloom as ol
 
 ROOT = Path(__file__).resolve().parents[2]
 
+ALONE = ["Alone 3", "Alone 12", "Slotted 3", "Slotted 12"]
+
 SCRIPT = """
 import json, sys
 from dataclasses import dataclass
@@ -33,6 +35,10 @@ class Numbers(ol.Batch):
 class Alone:
     number: int
 
+@dataclass(slots=True)
+class Slotted:
+    number: int
+
 @dataclass
 class Loose(ol.Batch):
     number: torch.Tensor = None
@@ -47,18 +53,18 @@ class Encoder(ol.TaskEncoder):
     def batch(self, samples):
         if self.kind == "list":
             return samples
-        if self.kind == "Alone":
-            return Alone(number=sum(int(one.number) for one in samples))
+        if self.kind in ("Alone", "Slotted"):
+            return (Alone if self.kind == "Alone" else Slotted)(number=sum(int(one.number) for one in samples))
         return (Numbers if self.kind == "Numbers" else Loose).from_samples(samples)
 
 config = ol.WorkerConfig(rank=0, world_size=1, num_workers=1)
-for kind in ("Numbers", "Loose", "Alone", "list"):
+for kind in ("Numbers", "Loose", "Alone", "Slotted", "list"):
     with ol.get_loader(ol.get_val_dataset(
         sys.argv[1], split_part="train", batch_size=3, worker_config=config, task_encoder=Encoder(kind)
     )) as loader:
         for batch in loader:
             numbers = [int(one.number) for one in batch if type(one) is Encoded] if kind == "list" else batch.number
-            print(type(batch).__name__, numbers if kind in ("list", "Alone") else numbers.tolist())
+            print(type(batch).__name__, numbers if kind in ("list", "Alone", "Slotted") else numbers.tolist())
 """
 
 
@@ -84,7 +90,7 @@ def test_they_come_back_as_what_they_are(numbers: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     each = [[0, 1, 2], [3, 4, 5]]
     expected = [f"{kind} {one}" for kind in ("Numbers", "Loose") for one in each]
-    assert done.stdout.splitlines() == [*expected, "Alone 3", "Alone 12", *(f"list {one}" for one in each)]
+    assert done.stdout.splitlines() == [*expected, *ALONE, *(f"list {one}" for one in each)]
 
 
 def test_a_sample_is_pickled_as_its_fields() -> None:

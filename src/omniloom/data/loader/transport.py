@@ -56,7 +56,8 @@ class _BatchPickler(cloudpickle.Pickler):  # type: ignore[misc]
             reduced = _reduce_tensor(obj, torch)
             if reduced is not None:
                 return reduced
-        return super().reducer_override(obj)
+        slotted = _reduce_slotted(obj)
+        return super().reducer_override(obj) if slotted is NotImplemented else slotted
 
 
 class _PlainPickler(pickle.Pickler):
@@ -68,7 +69,23 @@ class _PlainPickler(pickle.Pickler):
             reduced = _reduce_tensor(obj, torch)
             if reduced is not None:
                 return reduced
+        return _reduce_slotted(obj)
+
+
+def _reduce_slotted(obj: Any) -> Any:
+    """An object of a class whose copy in a worker has no slots any more: what it holds is set field by field.
+
+    Workers know classes of ``__main__`` by value, and slots do not survive that; the class itself has no ``__dict__``.
+    """
+    kind = type(obj)
+    if "__slots__" not in vars(kind) or not hasattr(obj, "__dict__") or hasattr(kind, "__setstate__"):
         return NotImplemented
+    reduced = obj.__reduce_ex__(5)
+    state = reduced[2] if isinstance(reduced, tuple) and len(reduced) > 2 else None
+    if not isinstance(state, tuple) or len(state) != 2:
+        return NotImplemented
+    loose, slotted = state
+    return *reduced[:2], (None, {**(slotted or {}), **(loose or {})}), *reduced[3:]
 
 
 def _reduce_tensor(tensor: Any, torch: Any) -> Any:
