@@ -222,6 +222,12 @@ def test_logs_of_lmms_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run([*words, str(write_log(tmp_path / "old.jsonl", old))]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["accuracy"] == pytest.approx(200 / 3)
 
+    # And the oldest are one file, under ``logs``.
+    whole = {"args": {"model": "x"}, "model_configs": {"task": "textvqa_val"}, "logs": [LOG | row for row in old]}
+    (tmp_path / "oldest.json").write_text(json.dumps(whole))
+    assert run([*words, str(tmp_path / "oldest.json")]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["accuracy"] == pytest.approx(200 / 3)
+
 
 def test_a_result_says_who_answered_and_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth, said = tmp_path / "val.json", tmp_path / "said.jsonl"
