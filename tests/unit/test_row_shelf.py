@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from omniloom.data.mix.join_rows import JoinRows
 from omniloom.data.sample import RawSample
 from omniloom.data.shards import brought
 from omniloom.data.shards.brought import BroughtRows
@@ -86,3 +90,18 @@ def test_a_copy_elsewhere_is_empty() -> None:
     rows = Rows()
     rows.bring(1)
     assert pickle.loads(pickle.dumps(rows._shelf)).take(1) is None
+
+
+def test_a_join_brings_what_its_sources_bring(tmp_path: Path) -> None:
+    np.save(tmp_path / "index.npy", np.array([[0, 1], [2, 3], [4, -1]]))
+    first, second = Rows(), Rows()
+    joined: Any = JoinRows((first, second), str(tmp_path / "index.npy"))  # type: ignore[arg-type]
+    assert joined.is_far
+    assert joined.brings
+    assert joined.brought_at_a_time == 16
+    for row in (1, 2):
+        joined.bring(row)
+    joined.make_ready(0)
+    assert (first.asked, second.asked) == ([2, 4], [3])
+    assert joined.read(1).name == "key2"
+    assert (first.asked, second.asked) == ([2, 4], [3])

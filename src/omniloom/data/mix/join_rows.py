@@ -98,7 +98,24 @@ class JoinRows:
     def make_ready(self, row: int) -> None:
         """Open and check what a row lies in."""
         for source, one in self._far_columns(row):
-            source.make_ready(one)
+            if not getattr(source, "brings", False):
+                source.make_ready(one)
+
+    @property
+    def brings(self) -> bool:
+        """Whether any source has its rows read as a whole before they are due."""
+        return any(getattr(source, "brings", False) for source in self.columns)
+
+    @property
+    def brought_at_a_time(self) -> int:
+        """How many rows are brought at a time: as few as any source takes."""
+        return min(int(getattr(one, "brought_at_a_time", 1)) for one in self.columns if getattr(one, "brings", False))
+
+    def bring(self, row: int) -> None:
+        """Fetch what a row needs of such sources."""
+        for source, one in self._far_columns(row):
+            if getattr(source, "brings", False):
+                source.bring(one)
 
     def _far_columns(self, row: int) -> list[tuple[Any, int]]:
         pairs = zip(self.columns, self.lines[row].tolist(), strict=True)
