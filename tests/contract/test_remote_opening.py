@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,3 +102,18 @@ def test_an_object_that_changed_since_the_listing_is_told(proxy: FaultProxy) -> 
     replace_file(url, data[:-1] + b"\1")
     with pytest.raises(ObjectChangedError, match=r"s2\.tar"):
         entry.open("first-dot").read(3)
+
+
+def test_processes_that_begin_at_once_list_once(proxy: FaultProxy, tmp_path: Path) -> None:
+    program = (
+        "import sys; from omniloom.data.index.dataset import open_dataset; "
+        f"print(open_dataset('{BUCKET}/set', split_part='train').samples)"
+    )
+    asked(proxy)
+    proxy.delay_seconds = 0.3
+    jobs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    samples_here = open_dataset(tmp_path / "set", split_part="train").samples
+    assert {job.communicate()[0].strip() for job in jobs} == {str(samples_here)}
+    counts = asked(proxy)
+    assert counts["list"] == 2
+    assert counts["GET small"] <= 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +13,7 @@ from omniloom.data.index.omniloom_json import OmniloomInfo
 from omniloom.data.index.place import DatasetPlace
 from omniloom.data.shards.tar_index import samples_in_bytes, tar_index_path
 from omniloom.errors import DatasetError, StorageError
+from omniloom.storage.cache_folder import alone_in
 from omniloom.storage.open import open_store
 from omniloom.storage.store import Stat
 from omniloom.storage.urls import is_url, redacted, relative_to
@@ -40,20 +42,25 @@ def check_shards(place: DatasetPlace, names: Collection[str], info: Info, known:
         DatasetError: something is missing, or an index has another length.
     """
     if not is_url(place.shards) and not is_url(place.root):
-        missing = _missing_on_disk(place.shards, names)
-        sizes: _Sizes = _LocalSizes(place)
-    else:
-        states = shard_states(place, known)
+        _check(place, names, info, _missing_on_disk(place.shards, names), _LocalSizes(place))
+        return
+    states = shard_states(place, known)
+    with contextlib.nullcontext() if states is None else alone_in(states.folder):  # the others wait for the first
         if states is not None and states.is_fresh():
             return
-        listed_stats = _listed_stats(place, names)
-        if listed_stats is None:
+        stats = _listed_stats(place, names)
+        if stats is None:
             _ask_for_some(place, names)
             return
-        missing = [name for name in names if name not in listed_stats]
-        sizes = {name: stat.size_bytes for name, stat in listed_stats.items()}
-        if states is not None and all(name in listed_stats for name in info.shard_counts):
-            states.note_listing(known.shards if known else {}, {name: listed_stats[name] for name in info.shard_counts})
+        missing = [name for name in names if name not in stats]
+        _check(place, names, info, missing, {name: stat.size_bytes for name, stat in stats.items()})
+        if states is not None and all(name in stats for name in info.shard_counts):
+            states.note_listing(known.shards if known else {}, {name: stats[name] for name in info.shard_counts})
+
+
+def _check(
+    place: DatasetPlace, names: Collection[str], info: Info, missing: list[str], sizes: _Sizes | Mapping[str, int]
+) -> None:
     if missing:
         where = f"{redacted(place.shards)}: {listed(missing)} of .info.json missing"
         on_disk = "" if is_url(place.shards) else " on disk"
