@@ -17,6 +17,8 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
+from omniloom.evaluate.tasks.captions import image_number
+
 PROMPT = "Give a brief description of this image in one sentence."
 TEST_PHOTOS, VALIDATION_PHOTOS = 200, 100
 LONGEST_SIDE = 320  # pixels; the tower sees 224
@@ -114,14 +116,14 @@ def write_truth(folder: Path, photos: Photos, part: Sequence[str]) -> None:
 
 def write_shifted(answers: Path, shifted: Path, part: Sequence[str]) -> None:
     """The answers, each given to the next photo."""
-    said = {row["sample_id"]: row["caption"] for row in map(json.loads, answers.read_text().splitlines())}
-    by_photo = [said[Path(name).stem] for name in part]
+    said = {str(row["sample_id"]): row["caption"] for row in map(json.loads, answers.read_text().splitlines())}
+    by_photo = [said[image_number(name)] for name in part]
     write_answers(shifted, part, by_photo[-1:] + by_photo[:-1])
 
 
 def write_answers(path: Path, part: Sequence[str], captions: Sequence[str]) -> None:
     """Captions of photos, as `omniloom evaluate` reads them."""
-    rows = ({"sample_id": Path(name).stem, "caption": text} for name, text in zip(part, captions, strict=True))
+    rows = ({"sample_id": image_number(name), "caption": text} for name, text in zip(part, captions, strict=True))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
