@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
+export PATH := $(abspath $(VENV))/node/node_modules/.bin:$(PATH)
+
 .PHONY: demo demo-small demo-photos test test-slow check bench clean
 
 demo: $(VENV)/.stamp-demo
@@ -42,6 +44,8 @@ $(VENV)/.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH),$(BIN)/python -m pip install --quiet "$(TORCH)")
 	$(BIN)/python -m pip install --quiet --editable '.[test,check]'
+	@# Azure's own emulator, for tests that skip where there is no npm.
+	@if command -v npm > /dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/node azurite || true; fi
 	touch $@
 
 $(VENV)/.stamp-demo: $(VENV)/.stamp

@@ -145,9 +145,11 @@ def azurite() -> Iterator[str]:
         yield endpoint
 
 
-def test_azure(azurite: str) -> None:
-    options = {"account_name": ACCOUNT, "account_key": AZURE_KEY, "endpoint": azurite, "allow_http": True}
-    check_store(open_store("az://schemes", **options), "az://schemes/data")
+@pytest.mark.parametrize("place", ["az://schemes", f"abfss://schemes@{ACCOUNT}.dfs.core.windows.net"])
+def test_azure(azurite: str, place: str) -> None:
+    named = {} if ACCOUNT in place else {"account_name": ACCOUNT}  # else the URL names it
+    options = {**named, "account_key": AZURE_KEY, "endpoint": azurite, "allow_http": True}
+    check_store(open_store(place, **options), f"{place}/data")
 
 
 class _Ranges(http.server.SimpleHTTPRequestHandler):
