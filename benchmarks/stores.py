@@ -45,7 +45,7 @@ def run(context: Context) -> dict[str, Any]:
     folder = prepared_images(context)
     facts = image_facts(folder)
     with serving(folder.parent) as (server, environment):
-        rows = list(_rows(context, folder, environment, bars={"energon": None, "floor": 0.8}, what="short shards"))
+        rows = list(_rows(context, folder, environment, bars={"energon": 5.0, "floor": 0.8}, what="short shards"))
         long_shards = _made_long_shards(folder, quick=context.quick)
         rows += _rows(context, long_shards, environment, bars={"energon": 5.0, "floor": 0.8}, what="long shards")
         more = _many_leaves(context, folder, server, environment)
@@ -65,7 +65,7 @@ def run(context: Context) -> dict[str, Any]:
 
 
 def _rows(
-    context: Context, folder: Path, environment: Mapping[str, str], *, bars: Mapping[str, float | None], what: str
+    context: Context, folder: Path, environment: Mapping[str, str], *, bars: Mapping[str, float], what: str
 ) -> Iterator[dict[str, Any]]:
     settings = {
         "workers": WORKERS, "batch_size": BATCH_SIZE, "step_seconds": STEP_SECONDS,
