@@ -110,9 +110,11 @@ class HuggingFaceDecoder(LanguageModel):
             self._restore_buffers()
         training = self.model.training
         self.model.eval()
-        self._refuse_more_than_a_head()
-        self.packs = self._keeps_documents_apart()
-        self.model.train(training)
+        try:
+            self._refuse_more_than_a_head()
+            self.packs = self._keeps_documents_apart()
+        finally:
+            self.model.train(training)
 
     def _keeps_documents_apart(self) -> bool:
         """Whether a second document comes out the same after two different first ones, and as if it were alone."""
