@@ -17,7 +17,7 @@ from omniloom.evaluate.tasks.answers import (
     TEXTVQA,
     VQAV2,
 )
-from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS
+from omniloom.evaluate.tasks.captions import COCO, FLICKR30K, NOCAPS, OWN
 from omniloom.evaluate.tasks.documents import RD_TABLEBENCH
 from omniloom.evaluate.tasks.easy_vqa import EASY_VQA
 from omniloom.evaluate.tasks.mmmu import MMMU, MMMU_PRO
@@ -30,7 +30,7 @@ from omniloom.evaluate.tasks.yes_no import MME, POPE
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        COCO, NOCAPS, FLICKR30K, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
+        COCO, NOCAPS, FLICKR30K, OWN, MMMU, MMMU_PRO, VQAV2, OK_VQA, TEXTVQA, CHARTQA, AI2D, DOCVQA, INFOVQA, OCRBENCH,
         RD_TABLEBENCH, REALWORLDQA, MATHVISTA, SCIENCEQA, POPE, MME, VIDEOMME, MVBENCH, MOTIONBENCH, PHYSGAME,
         PERCEPTION_TEST, EASY_VQA, OCRBENCH_V2, INFERENCE,
     )

@@ -1,9 +1,10 @@
-"""Captions: COCO (Karpathy's test split), NoCaps, Flickr30k."""
+"""Captions: COCO (Karpathy's test split), NoCaps, Flickr30k, and of one's own photos."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,26 @@ def read_folder(folder: Path) -> list[Item]:
     if not files:
         raise ConfigError(f"{folder}: no images in this folder ({', '.join(_IMAGE_SUFFIXES)} are looked for).")
     return [Item(id=image_number(name), images=(name,)) for name in files]
+
+
+def read_own(path: Path) -> list[Item]:
+    """One's own photos: any form that `read` takes, or a table with a caption a line, as Flickr8k's CSV.
+
+    Lines of one image become one item, in the order of the images' first lines. Its id is the image's name as it
+    stands there: ``a_1.jpg`` and ``b_1.jpg`` are two images.
+    """
+    together: dict[str, Item] = {}
+    for item in read(path):
+        name = item.images[0] if isinstance(item.images[0], str) else item.id
+        before = together.get(name)
+        answers = item.answers if before is None else (*before.answers, *item.answers)
+        together[name] = replace(item, id=name, answers=answers)
+    return list(together.values())
+
+
+def read_own_folder(folder: Path) -> list[Item]:
+    """As `read_folder`; ids are the files' names."""
+    return [replace(item, id=str(item.images[0])) for item in read_folder(folder)]
 
 
 def image_number(name: str) -> str:
@@ -126,3 +147,4 @@ def _task(name: str, title: str) -> Task:
 COCO = _task("coco-captions", "COCO captions (Chen et al. 2015), Karpathy's split")
 NOCAPS = _task("nocaps", "NoCaps (Agrawal et al. 2019)")
 FLICKR30K = _task("flickr30k", "Flickr30k (Young et al. 2014)")
+OWN = replace(_task("captions", "Captions of your own photos"), read=read_own, read_folder=read_own_folder)
