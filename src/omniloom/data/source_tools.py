@@ -34,11 +34,12 @@ from omniloom.data.index.yaml_dialect import dump_yaml
 from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.pipeline.faults import reason_of
+from omniloom.data.pipeline.rows_in_order import rows_fetched_ahead
 from omniloom.data.sample import SampleKey
 from omniloom.data.shards.line_index import find_lines, has_line_index, line_index_path, write_line_index
 from omniloom.data.shards.rows import FileRows
 from omniloom.data.source import LeafOpener
-from omniloom.errors import ConfigError, SkipSample
+from omniloom.errors import ConfigError, SkipSample, StoreAwayError
 
 LINT_CHUNK_ROWS = 256
 ALL = "all"
@@ -246,9 +247,9 @@ class LintChunk(NamedTuple):
 
 
 def lint_rows(chunk: LintChunk) -> LintReport:
-    """Check some rows. Never raises for what is wrong with them."""
+    """Check some rows. What is wrong with them is found; only StoreAwayError is raised, which says nothing of them."""
     report = LintReport()
-    for row in range(chunk.start, chunk.stop):
+    for row in rows_fetched_ahead(chunk.leaf, range(chunk.start, chunk.stop)):
         _lint_row(chunk.leaf, row, report)
     return report
 
@@ -261,6 +262,8 @@ def _lint_row(leaf: Leaf, row: int, report: LintReport) -> None:
         leaf.cook(raw, SampleKey(0, 0, row))
     except SkipSample:
         return
+    except StoreAwayError:
+        raise
     except Exception as error:
         origin = leaf.origin(row)
         start, stop = origin.byte_range or (None, None)

@@ -99,6 +99,15 @@ def check_sample(
                 yield Remark(ERROR, "field-map", "", f"the field {field!r} cannot be filled: {error}")
 
 
+def parts_looked_into(sizes: Mapping[str, int], decoder: SampleDecoder, *, decode: bool) -> tuple[str, ...]:
+    """The parts of a sample whose bytes `check_sample` reads, in its order, by their sizes in bytes."""
+    return tuple(
+        name
+        for name, size_bytes in sizes.items()
+        if 0 < size_bytes <= CHECKED_BYTES and _checker(name, decoder, decode=decode) is not None
+    )
+
+
 def suffix_of(part: str) -> str:
     """The last extension of a part's name, in lower case."""
     return part.rpartition(".")[2].lower()

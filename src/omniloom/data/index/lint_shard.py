@@ -7,7 +7,7 @@ import os
 import tempfile
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,25 +15,30 @@ from typing import NamedTuple
 
 from omniloom.data.index.field_map import FieldOption
 from omniloom.data.index.lint_names import doubtful_names
-from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample
+from omniloom.data.index.lint_parts import ERROR, WARNING, Remark, check_sample, parts_looked_into
 from omniloom.data.index.omniloom_json import ShardMark
 from omniloom.data.media.decoder import SampleDecoder
 from omniloom.data.shards.archive_file import Archive, open_archive
 from omniloom.data.shards.keys import KeyRule, ignored_reason, split_key
 from omniloom.data.shards.parts_table import read_summary, write_parts_table
+from omniloom.data.shards.ranges_ahead import with_ranges
 from omniloom.data.shards.scan import DuplicatePolicy, ShardScan, scan_shard
 from omniloom.data.shards.tar import walk_tar
 from omniloom.data.shards.tar_index import read_index_file, read_tar_index
-from omniloom.errors import DatasetError, ShardError, StorageError
+from omniloom.errors import DatasetError, ShardError, StorageError, StoreAwayError
 from omniloom.storage.node_copy import StoredFile, fetched
+from omniloom.storage.urls import is_url
 
 FINDINGS_PER_SHARD = 1_000
 SAMPLES_PER_CALL = 50
+KEPT_BYTES = 64 << 20
+"""Of a shard in a store, what finding its samples has read is kept up to so many bytes for checking them."""
 
 OnSamples = Callable[[int, int], None]
 
 _Ranges = dict[str, tuple[int, int]]
 _Parts = tuple[str, _Ranges]
+_Read = tuple[_Parts, dict[str, bytes]]
 _Checked = tuple[str, _Ranges, list[Remark]]
 
 
@@ -129,26 +134,49 @@ class LintedShard:
 
 
 def lint_shard(request: LintRequest, *, on_samples: OnSamples | None = None) -> LintedShard:
-    """Check one shard. Never raises for what is wrong with it.
+    """Check one shard. What is wrong with it is found, not raised.
 
     Args:
         request: what to check.
         on_samples: called now and then with the samples that were checked, and all of the shard.
+
+    Raises:
+        StoreAwayError: the store does not answer any more; nothing can be said of the shard.
     """
     found = LintedShard(shard=request.shard)
-    tell = functools.partial(_shard_finding, request.shard)
-    scan = _scanned(request, found)
-    if scan is None:
-        found.unusable = True
+    try:
+        archive = open_archive(request.path, shard=request.shard, kept_bytes=KEPT_BYTES)
+    except (OSError, ShardError) as error:
+        _find_unusable(found, error)
         return found
+    try:
+        _check_archive(request, archive, found, on_samples)
+    finally:
+        archive.close()
+    return found
+
+
+def _check_archive(request: LintRequest, archive: Archive, found: LintedShard, on_samples: OnSamples | None) -> None:
+    tell = functools.partial(_shard_finding, request.shard)
+    scan = _scanned(request, archive, found)
+    if scan is None:
+        return
     _leave_keys(request, scan, found)
     stale = _staleness(request, scan)
     if stale is not None:
         found.add(tell(ERROR, "index-stale", stale))
     for finding, times in _remarks_on_shard(request, scan):
         found.add(finding, times=times)
-    _check_samples(request, scan, found, on_samples)
-    return found
+    _check_samples(request, archive, scan, found, on_samples)
+
+
+def _find_unusable(found: LintedShard, error: OSError | ShardError) -> None:
+    """Take down that a shard as a whole cannot be read. Raises StoreAwayError, which is no fault of the shard."""
+    if isinstance(error, StoreAwayError):
+        raise error
+    reason, start = (error.reason, error.offset_bytes) if isinstance(error, ShardError) else ("unreadable", None)
+    found.add(_shard_finding(found.shard, ERROR, reason, str(error), start=start))
+    found.unusable = True
 
 
 def _leave_keys(request: LintRequest, scan: ShardScan, found: LintedShard) -> None:
@@ -177,18 +205,18 @@ def energon_offsets(path: str, *, shard: str) -> array[int]:
     return offsets
 
 
-def _scanned(request: LintRequest, found: LintedShard) -> ShardScan | None:
-    scan = functools.partial(scan_shard, request.path, shard=request.shard, rule=request.rule)
-    tell = functools.partial(_shard_finding, request.shard)
+def _scanned(request: LintRequest, archive: Archive, found: LintedShard) -> ShardScan | None:
+    scan = functools.partial(scan_shard, request.path, shard=request.shard, rule=request.rule, archive=archive)
     try:
         return scan(on_duplicate=_policy(request))
     except ShardError as error:
-        found.add(tell(ERROR, error.reason, str(error), start=error.offset_bytes))
-        # The other samples of a shard with a part that is there twice can still be checked.
-        return scan(on_duplicate="last") if error.reason == "duplicate" else None
-    except (StorageError, OSError) as error:
-        found.add(tell(ERROR, "unreadable", str(error)))
-        return None
+        if error.reason == "duplicate":  # the other samples of the shard can still be checked
+            found.add(_shard_finding(found.shard, ERROR, error.reason, str(error), start=error.offset_bytes))
+            return scan(on_duplicate="last")
+        _find_unusable(found, error)
+    except OSError as error:
+        _find_unusable(found, error)
+    return None
 
 
 def _policy(request: LintRequest) -> DuplicatePolicy:
@@ -255,30 +283,43 @@ def _remarks_on_shard(request: LintRequest, scan: ShardScan) -> Iterator[tuple[F
         yield tell(WARNING, "empty-shard", "the shard holds no sample"), 1
 
 
-def _check_samples(request: LintRequest, scan: ShardScan, found: LintedShard, on_samples: OnSamples | None) -> None:
-    def check(sample: _Parts) -> _Checked:
-        key, parts = sample
-        return key, parts, list(_remarks(archive, request, parts))
+def _check_samples(
+    request: LintRequest, archive: Archive, scan: ShardScan, found: LintedShard, on_samples: OnSamples | None
+) -> None:
+    def check(sample: _Read) -> _Checked:
+        (key, parts), here = sample
+        return key, parts, list(_remarks(archive, request, parts, here))
 
-    archive = open_archive(request.path, shard=request.shard)
-    try:
-        samples = (sample for sample in _samples(scan) if sample[0] not in request.excluded_keys)
-        for key, parts, remarks in _by_threads(check, samples, threads=request.threads):
-            found.samples += 1
-            if on_samples is not None and found.samples % SAMPLES_PER_CALL == 0:
-                on_samples(found.samples, len(scan.keys))
-            for remark in remarks:
-                start, stop = parts.get(remark.part) or _extent(parts)
-                place = (request.shard, key, remark.part, start, stop)
-                found.add(Finding(remark.level, remark.reason, *place, remark.message))
-            if any(remark.level == ERROR for remark in remarks):
-                found.bad_samples += 1
-                found.bad_keys.append(key)
-    finally:
-        archive.close()
+    samples = (sample for sample in _samples(scan) if sample[0] not in request.excluded_keys)
+    for key, parts, remarks in _by_threads(check, _fetched(request, archive, samples), threads=request.threads):
+        found.samples += 1
+        if on_samples is not None and found.samples % SAMPLES_PER_CALL == 0:
+            on_samples(found.samples, len(scan.keys))
+        for remark in remarks:
+            start, stop = parts.get(remark.part) or _extent(parts)
+            place = (request.shard, key, remark.part, start, stop)
+            found.add(Finding(remark.level, remark.reason, *place, remark.message))
+        if any(remark.level == ERROR for remark in remarks):
+            found.bad_samples += 1
+            found.bad_keys.append(key)
 
 
-def _by_threads(check: Callable[[_Parts], _Checked], samples: Iterable[_Parts], *, threads: int) -> Iterator[_Checked]:
+def _fetched(request: LintRequest, archive: Archive, samples: Iterable[_Parts]) -> Iterator[_Read]:
+    """Samples with the bytes that checking them reads, where those come from a store; else without."""
+    if not is_url(request.path):
+        yield from ((sample, {}) for sample in samples)
+        return
+
+    def wanted() -> Iterator[tuple[tuple[_Parts, tuple[str, ...]], Sequence[tuple[int, int]]]]:
+        for key, parts in samples:
+            names = parts_looked_into(_sizes(parts), request.decoder, decode=request.decode)
+            yield ((key, parts), names), [parts[name] for name in names]
+
+    for (sample, names), data in with_ranges(archive, wanted()):
+        yield sample, {} if data is None else dict(zip(names, data, strict=True))
+
+
+def _by_threads(check: Callable[[_Read], _Checked], samples: Iterable[_Read], *, threads: int) -> Iterator[_Checked]:
     """What comes of each sample, in their order; a few are under way at a time."""
     if threads <= 1:
         yield from map(check, samples)
@@ -293,17 +334,26 @@ def _by_threads(check: Callable[[_Parts], _Checked], samples: Iterable[_Parts], 
             yield under_way.popleft().result()
 
 
-def _remarks(archive: Archive, request: LintRequest, parts: Mapping[str, tuple[int, int]]) -> Iterator[Remark]:
+def _remarks(
+    archive: Archive, request: LintRequest, parts: Mapping[str, tuple[int, int]], here: Mapping[str, bytes]
+) -> Iterator[Remark]:
     def read(name: str) -> bytes:
+        if name in here:
+            return here[name]
         start, stop = parts[name]
         return archive.read(stop - start, start)
 
     readers = {name: functools.partial(read, name) for name in parts}
-    sizes = {name: stop - start for name, (start, stop) in parts.items()}
     try:
-        yield from check_sample(readers, sizes, request.fields, decoder=request.decoder, decode=request.decode)
-    except (StorageError, OSError) as error:
+        yield from check_sample(readers, _sizes(parts), request.fields, decoder=request.decoder, decode=request.decode)
+    except StoreAwayError:
+        raise
+    except OSError as error:
         yield Remark(ERROR, "unreadable", "", str(error))
+
+
+def _sizes(parts: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    return {name: stop - start for name, (start, stop) in parts.items()}
 
 
 def _samples(scan: ShardScan) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:

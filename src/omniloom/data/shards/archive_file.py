@@ -17,6 +17,9 @@ from omniloom.storage.files import storage_error
 from omniloom.storage.open import open_store
 from omniloom.storage.urls import is_url
 
+KEPT_BYTES = 4 << 20
+"""Bytes of an archive in a store that are kept after they were read, in case that they are asked for again."""
+
 _SHORTEST_WINDOW_BYTES = 4 << 10
 _LONGEST_WINDOW_BYTES = 1 << 20
 _ZERO_CHUNK = bytes(_LONGEST_WINDOW_BYTES)
@@ -65,6 +68,9 @@ class Archive(Protocol):
     def read_many(self, starts: Sequence[int], length: int) -> list[bytes]:
         """As `read` at each of some places, as quick as the medium gives them."""
 
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As `read` for each of some ranges ``[start, stop)`` within the archive, near ones together."""
+
     def window(self) -> Window:
         """A window that follows reads through the archive, forward."""
 
@@ -107,6 +113,10 @@ class LocalArchive:
         """As `read` at each of some places."""
         return [self.read(length, start) for start in starts]
 
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As `read` for each of some ranges."""
+        return [self.read(stop - start, start) for start, stop in ranges]
+
     def window(self) -> Window:
         """A window that follows reads through the file, forward."""
         return FileWindow(self)
@@ -126,8 +136,13 @@ class LocalArchive:
             self._descriptor = -1
 
 
-def open_archive(path: str, *, shard: str) -> Archive:
+def open_archive(path: str, *, shard: str, kept_bytes: int = KEPT_BYTES) -> Archive:
     """Open an archive by path or URL.
+
+    Args:
+        path: the archive.
+        shard: its name, for messages.
+        kept_bytes: of an archive in a store, what its windows brought is kept up to so many bytes.
 
     Raises:
         ShardError: ``missing-shard``.
@@ -136,7 +151,7 @@ def open_archive(path: str, *, shard: str) -> Archive:
     if is_url(path):
         from omniloom.data.shards.remote_archive import RemoteArchive  # noqa: PLC0415 - local sets need no store
 
-        archive = RemoteArchive(path)
+        archive = RemoteArchive(path, kept_bytes=kept_bytes)
         try:
             archive.stat()
         except StorageError as error:

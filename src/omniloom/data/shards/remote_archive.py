@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from omniloom.data.shards.archive_file import FileMark, Window
+from omniloom.data.shards.archive_file import KEPT_BYTES, FileMark, Window
 from omniloom.data.shards.header import BLOCK_BYTES
 from omniloom.errors import ObjectChangedError, StorageError
 from omniloom.storage.open import open_store
@@ -34,7 +34,6 @@ STREAM_BYTES = 8 << 20
 LONG_PAYLOAD_BYTES = 4 << 20
 """A longer payload is never streamed over."""
 
-_KEPT_BYTES = 4 << 20
 _HEADERS_KEPT = 8_192
 _MAGIC, _MAGIC_AT = b"ustar", 257
 _ASSUMED_LATENCY_SECONDS = 0.03
@@ -128,19 +127,28 @@ class RemoteArchive:
         store: an open store; ``None``: the one of the URL.
         known: size in bytes and state (`FileMark.state`), where a listing told them: then it is not looked at, and
             another state when it is read is an error.
+        kept_bytes: what windows brought is kept up to so many bytes, the newest of it.
 
     Attributes:
         path: the URL.
         transfer: what it cost so far.
     """
 
-    def __init__(self, url: str, *, store: Store | None = None, known: tuple[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        store: Store | None = None,
+        known: tuple[int, str] | None = None,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
         self.path = url
         self.transfer = Transfer()
         self._store = store or open_store(url)
         self._speed = link_speed(url)
         self._stat = Stat(known[0]) if known else None
         self._expected = known[1] if known else ""
+        self._most_kept_bytes = kept_bytes
         self._kept: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
         self._headers: dict[int, bytes] = {}
@@ -182,18 +190,20 @@ class RemoteArchive:
 
     def read_many(self, starts: Sequence[int], length: int) -> list[bytes]:
         """As `read` at each of some places; what lies in windows that were read is taken from them."""
-        found = [self._from_kept(start, length) for start in starts]
         size_bytes = self.stat().size_bytes
+        return self.read_ranges([(start, max(start, min(start + length, size_bytes))) for start in starts])
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """As `read` for each of some ranges; near ones are one request."""
+        found = [self._from_kept(start, stop - start) if start < stop else b"" for start, stop in ranges]
         missing = [number for number, data in enumerate(found) if data is None]
-        ranges = [(starts[n], min(starts[n] + length, size_bytes)) for n in missing]
-        if not missing:
-            return [data or b"" for data in found]
-        begin = time.perf_counter()
-        fetched = self._store.read_ranges(self.path, [one for one in ranges if one[0] < one[1]], etag=self.stat().etag)
-        self._count(len(fetched), sum(map(len, fetched)), time.perf_counter() - begin)
-        coming = iter(fetched)
-        for number, (start, stop) in zip(missing, ranges, strict=True):
-            found[number] = next(coming) if start < stop else b""
+        if missing:
+            begin = time.perf_counter()
+            asked = [ranges[number] for number in missing]
+            fetched = self._store.read_ranges(self.path, asked, etag=self.stat().etag)
+            self._count(len(fetched), sum(map(len, fetched)), time.perf_counter() - begin)
+            for number, data in zip(missing, fetched, strict=True):
+                found[number] = data
         return [data or b"" for data in found]
 
     def window(self) -> Window:
@@ -216,7 +226,7 @@ class RemoteArchive:
         self.transfer = self.transfer.plus(Transfer(hops=int(jumped), streamed=int(not jumped)))
         self._kept.append((start, data))
         self._kept_bytes += len(data)
-        while self._kept_bytes > _KEPT_BYTES:
+        while self._kept_bytes > self._most_kept_bytes:
             base, old = self._kept.popleft()
             self._kept_bytes -= len(old)
             self._keep_headers(base, old)
