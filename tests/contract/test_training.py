@@ -25,7 +25,7 @@ from omniloom.train.optimizer import OptimizerConfig, gradient_norm, make_optimi
 from omniloom.train.parts import PartConfig, counts, freeze, parameter_groups
 from omniloom.train.schedule import ScheduleConfig, learning_rate
 from omniloom.train.step import mean_loss, train_step
-from tests.contract.tiny_llava import TinyLoader, packed_batch, tiny_llava
+from tests.contract.tiny_llava import SETS, TinyLoader, packed_batch, tiny_llava
 
 CPU = torch.device("cpu")
 # One thread: the tensors are tiny, and threads that wait for each other spin.
@@ -93,6 +93,32 @@ def test_the_loss_is_the_mean_over_learned_tokens_of_torchs_own() -> None:
     loss, tokens = mean_loss(model, [batch])
     assert loss == pytest.approx(float(expected.detach()), rel=1e-6)
     assert tokens == batch.learned_tokens == int((batch.labels != -100).sum())
+
+
+def test_the_loss_of_each_data_set_is_torchs_own_of_its_documents(tmp_path: Path) -> None:
+    model, batches = tiny_llava(), [packed_batch(number, documents=5) for number in (0, 1)]
+    terms, sets = [], []
+    for batch in batches:
+        made = PackedMicroBatch.of(batch, CPU)
+        logits = model(made.input_ids, documents=made.documents, images=made.images)
+        terms.append(torch.nn.functional.cross_entropy(logits, made.labels, reduction="none").detach())
+        of_documents = [number % SETS for number in range(5)]
+        sets += [
+            which for which, length in zip(of_documents, batch.document_lengths, strict=True) for _ in range(length)
+        ]
+    every, of_tokens = torch.cat(terms), torch.tensor(sets)
+    learned = torch.cat([batch.labels for batch in batches]) != -100
+
+    run = make_run(tmp_path, steps=1, loader=TinyLoader(documents=5))
+    run.data_sets = ("coco", "mine", "vqa", "not drawn")
+    train(run)
+    (line,) = steps_of(tmp_path)
+    for number, name in enumerate(("coco", "mine", "vqa")):
+        own = (of_tokens == number) & learned
+        assert line[f"learned_tokens/{name}"] == int(own.sum())
+        assert line[f"loss/{name}"] == pytest.approx(float(every[own].mean()), rel=1e-5)
+    assert "loss/not drawn" not in line
+    assert line["loss"] == pytest.approx(float(every[learned].mean()), rel=1e-5)
 
 
 def test_clipping_is_torchs() -> None:

@@ -23,6 +23,7 @@ CONFIG = LlavaConfig(
     projector=ProjectorConfig(input_dim=16, output_dim=32, hidden_dims=(32,)),
     image_token_id=63,
 )
+SETS = 3
 
 
 def tiny_llava(seed: int = 0) -> Llava:
@@ -60,6 +61,7 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
         images=torch.stack(images) if images else torch.zeros(0, 3, 8, 8),
         shown_tiles=torch.arange(len(images)),
         image_positions=(flat == CONFIG.image_token_id).nonzero()[:, 0],
+        document_sets=torch.arange(documents) % SETS,
     )
 
 

@@ -43,6 +43,13 @@ from tests.contract import tiny_llava as tiny
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
 GLOBAL_BATCH, DOCUMENTS = 8, 5
+SET_NAMES = tuple(f"set-{number}" for number in range(tiny.SETS))
+_TOLD = (
+    "loss",
+    "gradient_norm",
+    "learned_tokens",
+    *(f"{what}/{name}" for what in ("loss", "learned_tokens") for name in SET_NAMES),
+)
 
 
 def run_jobs(ranks: int, runs: Sequence[Mapping[str, Any]], folder: Path, *, timeout_seconds: int = 600) -> list[Any]:
@@ -108,11 +115,12 @@ def one_run(
         group=ranks.data,
         everyone=ranks.everyone,
         pipeline=pipeline_of(model),
+        data_sets=SET_NAMES,
     )  # fmt: skip
     kept = note_kept_gradients(model)
     train(run)
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
-    told: dict[str, Any] = {"steps": [(line["loss"], line["gradient_norm"], line["learned_tokens"]) for line in lines]}
+    told: dict[str, Any] = {"steps": [[line[name] for name in _TOLD] for line in lines]}
     if validate:
         number, first = GLOBAL_BATCH // ranks.data_ranks, 100 + ranks.data_rank
         batches = [

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -44,6 +45,19 @@ def test_two_ranks_share_matrices_and_one_goes_on(work: Path, tmp_path: Path) ->
     assert gone_on[:3] == found
     for ours, theirs in zip(gone_on, expected, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+def test_ranks_that_do_not_load_tell_the_losses_of_data_sets_too(work: Path, tmp_path: Path) -> None:  # noqa: F811
+    sets = [{"weight": 1, "path": str(copytree(work / "shards", tmp_path / name))} for name in ("one", "other")]
+    mix = {"__module__": "megatron.energon", "__class__": "Metadataset", "splits": {"train": {"datasets": sets}}}
+    (tmp_path / "mix.yaml").write_text(json.dumps(mix))
+    names = [f"{what}/{name}" for what in ("loss", "learned_tokens") for name in ("one", "other")]
+    given = (f"data.train={tmp_path / 'mix.yaml'}", "loop.steps=3", "loop.micro_batches=2")
+    expected = logged(work / "sft.yaml", tmp_path / "alone", *given, ranks=1)
+    for mesh in ("tensor", "pipeline", "context"):
+        found = logged(work / "sft.yaml", tmp_path / mesh, *given, f"parallel.{mesh}=2", ranks=2)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert {name: ours[name] for name in names} == pytest.approx({n: theirs[n] for n in names}, rel=1e-4), mesh
 
 
 def test_ranks_exchange_packs_and_learn_the_same(work: Path, tmp_path: Path) -> None:  # noqa: F811

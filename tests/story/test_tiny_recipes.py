@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -77,6 +78,28 @@ def test_both_stages(
     page = (second / "samples/index.html").read_text()
     assert page.count("<section>") == 2
     assert "step 12" in page, "where a run ended before, it answered as well"
+
+
+@pytest.mark.parametrize("turns", ["together", "apart"])
+def test_losses_of_the_data_sets_of_a_mix(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    weights = {"often": 3, "seldom": 1}
+    sets = [{"weight": weight, "path": str(copytree(data, tmp_path / name))} for name, weight in weights.items()]
+    mix = {"__module__": "megatron.energon", "__class__": "Metadataset", "splits": {"train": {"datasets": sets}}}
+    (tmp_path / "mix.yaml").write_text(json.dumps(mix))
+    given = (f"data.train={tmp_path / 'mix.yaml'}", f"data.turns={turns}", "data.num_workers=1", "loop.steps=6")
+    alone = ("model.start=null", "model.fresh=[vision_tower, projector, language_model]", "evaluation.every_steps=0")
+    assert train("sft", tmp_path, data, "evaluation.samples=0", *alone, *given) == 0
+    lines = [json.loads(line) for line in (tmp_path / "runs/tiny-sft/steps.jsonl").read_text().splitlines()]
+    for line in lines:
+        tokens = {name: line.get(f"learned_tokens/{name}", 0) for name in ("often", "seldom")}
+        assert sum(tokens.values()) == line["learned_tokens"]
+        summed = sum(line[f"loss/{name}"] * number for name, number in tokens.items() if number)
+        assert summed == pytest.approx(line["loss"] * line["learned_tokens"], rel=1e-5)
+    often, seldom = (sum(line.get(f"learned_tokens/{name}", 0) for line in lines) for name in ("often", "seldom"))
+    assert 2 < often / seldom < 4.5
 
 
 def test_a_language_model_that_transformers_runs(

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from omniloom.errors import InputError
-from omniloom.model.loss import chunked_cross_entropy, sum_of_losses
+from omniloom.model.loss import TokenGroups, chunked_cross_entropy, sum_of_losses
 
 
 def problem(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -24,12 +24,19 @@ def problem(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Ten
 def test_values_and_gradients(chunk_tokens: int, weighted: bool) -> None:
     stream, weight, labels, token_weights = problem()
     weights = token_weights if weighted else None
-    loss = sum_of_losses(stream, weight, labels, token_weights=weights, chunk_tokens=chunk_tokens)
+    numbers = torch.arange(53) // 4 % 3
+    loss = sum_of_losses(
+        stream, weight, labels, token_weights=weights, token_groups=TokenGroups(numbers, 4), chunk_tokens=chunk_tokens
+    )
     assert loss.tokens == int((labels != -100).sum())
     ours = torch.autograd.grad(loss.total * 0.37, (stream, weight))
     terms = functional.cross_entropy(stream @ weight.T, labels, reduction="none")
     expected = (terms * token_weights).sum() if weighted else terms.sum()
     assert torch.allclose(loss.total, expected, rtol=1e-6)
+    of_groups = [(terms * (token_weights if weighted else 1))[numbers == group].sum().detach() for group in range(4)]
+    assert loss.by_group is not None
+    assert not loss.by_group.requires_grad
+    torch.testing.assert_close(loss.by_group, torch.stack(of_groups))
     for gradient, reference in zip(ours, torch.autograd.grad(expected * 0.37, (stream, weight)), strict=True):
         assert torch.allclose(gradient, reference, atol=1e-5)
 
@@ -39,7 +46,7 @@ def test_numerical_gradients_in_double_precision() -> None:
     learned = (labels != -100).nonzero()[:6, 0]
 
     def loss(rows: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-        return chunked_cross_entropy(rows, head, labels[learned], chunk_tokens=4)
+        return chunked_cross_entropy(rows, head, labels[learned], chunk_tokens=4)[0]
 
     # The loss is summed in float32, so that finite differences are good to about 1e-3 only.
     assert torch.autograd.gradcheck(loss, (stream[learned].detach().requires_grad_(), weight), eps=1e-2, atol=2e-3)

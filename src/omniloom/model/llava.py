@@ -19,7 +19,7 @@ from omniloom.model.config import LlavaConfig
 from omniloom.model.decoder import LanguageModel
 from omniloom.model.documents import Documents
 from omniloom.model.language import language_module
-from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, sum_of_losses
+from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, TokenGroups, sum_of_losses
 from omniloom.model.projector import Projector
 from omniloom.model.vision import CHANNELS, VisionTower
 
@@ -86,6 +86,7 @@ class Llava(nn.Module):
         images: Images = None,
         image_positions: Int[Tensor, " features"] | None = None,
         token_weights: Float[Tensor, " tokens"] | None = None,
+        token_groups: TokenGroups | None = None,
         chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
     ) -> LossSum:
         """The summed cross entropy of the labelled tokens.
@@ -95,7 +96,10 @@ class Llava(nn.Module):
         """
         stream = self.decode(input_ids, documents=documents, images=images, image_positions=image_positions)
         weight = self.language_model.head_weight
-        return sum_of_losses(stream, weight, labels, token_weights=token_weights, chunk_tokens=chunk_tokens)
+        factors, groups = token_weights, token_groups
+        return sum_of_losses(
+            stream, weight, labels, token_weights=factors, token_groups=groups, chunk_tokens=chunk_tokens
+        )
 
     def decode(
         self,
@@ -166,7 +170,7 @@ class Llava(nn.Module):
         features = self.vision_tower(tiles, feature_layers=config.feature_layers, norm_features=config.norm_features)
         first, patches = features.tensor_split([config.vision.prefix_tokens], dim=1)
         reduced = self.projector.reduce(patches, rows=rows, columns=columns)
-        return torch.cat([first, reduced], dim=1) if config.keep_class_token else reduced
+        return torch.cat([first, reduced], dim=1) if config.kept_prefix_tokens else reduced
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
         reduces = self.config.projector.reduction != "none"

@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleIn
 
 from omniloom.errors import ConfigError
 from omniloom.model.documents import Documents
-from omniloom.model.loss import IGNORED, LossSum
+from omniloom.model.loss import IGNORED, LossSum, TokenGroups
 from omniloom.parallel.collectives import Group
 from omniloom.parallel.sequence import TokenShares
 from omniloom.parallel.stages import Given, Stage
@@ -45,6 +45,10 @@ class MicroBatch(Protocol):
     @property
     def image_positions(self) -> Tensor:
         """Places of their features."""
+
+    @property
+    def groups(self) -> TokenGroups | None:
+        """Groups of tokens whose losses are told apart."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,10 @@ class Pipeline:
         return list(self._stages.values())
 
     def accumulate(self, micro_batches: Sequence[MicroBatch], *, learned: int) -> Tensor:
-        """Add the gradients of the summed loss, divided by `learned`; the summed loss, equal on the pipeline's ranks.
+        """Add the gradients of the summed loss, divided by `learned`.
+
+        Returns:
+            The summed loss, and after it that of each group of tokens, equal on the pipeline's ranks.
 
         Raises:
             ConfigError: fewer micro-batches than the schedule needs.
@@ -108,8 +115,14 @@ class Pipeline:
         for stage in self.stages:
             stage.micro_batches = ()
         self._sum_tied_gradients()
-        distributed.all_reduce(self._total, group=self._group)
-        return self._total
+        groups = micro_batches[0].groups
+        by_group = self._total.new_zeros(0 if groups is None else groups.groups)
+        for each in given:
+            if each.loss_by_group is not None:
+                by_group += each.loss_by_group
+        totals = torch.cat([self._total[None], by_group])
+        distributed.all_reduce(totals, group=self._group)
+        return totals
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter], norm: Callable[[list[nn.Parameter]], Tensor]) -> Tensor:
         """The norm of the gradients of all stages as one vector.
@@ -240,5 +253,12 @@ class Pipeline:
 
 
 def _given(batch: MicroBatch, tokens: int) -> Given:
-    seen = {"images": batch.images, "image_positions": batch.image_positions}
-    return Given(batch.input_ids, batch.labels, batch.documents, tokens=tokens, **seen)
+    return Given(
+        batch.input_ids,
+        batch.labels,
+        batch.documents,
+        tokens=tokens,
+        images=batch.images,
+        image_positions=batch.image_positions,
+        groups=batch.groups,
+    )

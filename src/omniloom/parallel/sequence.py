@@ -20,7 +20,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.attention import Attend, AttendPacked
 from omniloom.model.documents import Documents
 from omniloom.model.llava import Llava
-from omniloom.model.loss import IGNORED, LossSum
+from omniloom.model.loss import IGNORED, LossSum, TokenGroups
 from omniloom.parallel.collectives import Group, join_rows, sum_values, take_own_rows
 from omniloom.parallel.config import ContextForm
 from omniloom.parallel.context import AttendByHeads, AttendGathered, Span, rows_of, spans_in_order, spans_in_pairs
@@ -96,7 +96,13 @@ class Score(Protocol):
     """Takes the loss of rows of the stream; `omniloom.model.loss.sum_of_losses` or what stands for it."""
 
     def __call__(
-        self, stream: Tensor, labels: Tensor, *, token_weights: Tensor | None = None, **settings: Any
+        self,
+        stream: Tensor,
+        labels: Tensor,
+        *,
+        token_weights: Tensor | None = None,
+        token_groups: TokenGroups | None = None,
+        **settings: Any,
     ) -> LossSum:
         """The summed loss of the rows that have a label."""
 
@@ -112,6 +118,7 @@ def share_tokens(model: Llava, shares: TokenShares, score: Score) -> None:
         images: Any = None,
         image_positions: Tensor | None = None,
         token_weights: Tensor | None = None,
+        token_groups: TokenGroups | None = None,
         **settings: Any,
     ) -> LossSum:
         to = shares.rounded(documents.tokens)
@@ -120,7 +127,8 @@ def share_tokens(model: Llava, shares: TokenShares, score: Score) -> None:
         )
         labels = filled_up(labels, to, value=IGNORED)
         weights = None if token_weights is None else filled_up(token_weights, to)
-        return score_own(shares, score, stream, labels, token_weights=weights, **settings)
+        groups = filled_up_groups(token_groups, to)
+        return score_own(shares, score, stream, labels, token_weights=weights, token_groups=groups, **settings)
 
     def decode(
         input_ids: Int[Tensor, " tokens"],
@@ -159,6 +167,11 @@ def filled_up(row: Tensor, tokens: int, *, value: int = 0) -> Tensor:
     return functional.pad(row, (0, tokens - len(row)), value=value)
 
 
+def filled_up_groups(groups: TokenGroups | None, tokens: int) -> TokenGroups | None:
+    """Groups of so many tokens; what is added belongs to the first, and has no label."""
+    return None if groups is None else TokenGroups(filled_up(groups.numbers, tokens), groups.groups)
+
+
 def with_filling(documents: Documents, tokens: int) -> Documents:
     """The documents, and one more that makes them so many tokens in all."""
     return documents if documents.tokens == tokens else Documents((*documents.bounds, tokens))
@@ -171,14 +184,17 @@ def score_own(
     labels: Int[Tensor, " tokens"],
     *,
     token_weights: Float[Tensor, " tokens"] | None = None,
+    token_groups: TokenGroups | None = None,
     **settings: Any,
 ) -> LossSum:
     """The loss of all ranks' tokens, from the stream of this rank's."""
     weights = None if token_weights is None else shares.own(token_weights)
-    found = score(stream, shares.own(labels), token_weights=weights, **settings)
+    groups = None if token_groups is None else TokenGroups(shares.own(token_groups.numbers), token_groups.groups)
+    found = score(stream, shares.own(labels), token_weights=weights, token_groups=groups, **settings)
     if shares.context is None:
         return found
-    return LossSum(sum_values(found.total, shares.context), int((labels != IGNORED).sum()))
+    by_group = None if found.by_group is None else sum_values(found.by_group, shares.context)
+    return LossSum(sum_values(found.total, shares.context), int((labels != IGNORED).sum()), by_group)
 
 
 def replace_method(module: Any, method: str, function: Callable[..., Any]) -> None:

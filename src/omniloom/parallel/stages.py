@@ -20,10 +20,10 @@ from omniloom.model.attention import Attend
 from omniloom.model.decoder import Decoder
 from omniloom.model.documents import Documents
 from omniloom.model.llava import Llava
-from omniloom.model.loss import IGNORED
+from omniloom.model.loss import IGNORED, TokenGroups
 from omniloom.model.rope import rope_table
 from omniloom.parallel.config import ParallelConfig
-from omniloom.parallel.sequence import Score, TokenShares, filled_up, score_own, with_filling
+from omniloom.parallel.sequence import Score, TokenShares, filled_up, filled_up_groups, score_own, with_filling
 
 
 class Passed(nn.Module):
@@ -81,7 +81,8 @@ def keep_spans(model: Llava, decoder: Decoder, spans: Sequence[range], own: Sequ
 class Given:
     """A micro-batch as all stages see it, filled up to a number of tokens.
 
-    Where `wanted` names tokens, the last stage gives the likeliest words after them in place of the loss.
+    Where `wanted` names tokens, the last stage gives the likeliest words after them in place of the loss. Where tokens
+    have groups, it notes the loss of each in `loss_by_group`.
     """
 
     def __init__(
@@ -94,11 +95,14 @@ class Given:
         images: Tensor | None = None,
         image_positions: Tensor | None = None,
         wanted: Int[Tensor, " rows"] | None = None,
+        groups: TokenGroups | None = None,
     ) -> None:
         self.input_ids = filled_up(input_ids, tokens)
         self.labels = filled_up(labels, tokens, value=IGNORED)
         self.documents = with_filling(documents, tokens)
         self.images, self.image_positions, self.wanted = images, image_positions, wanted
+        self.groups = filled_up_groups(groups, tokens)
+        self.loss_by_group: Tensor | None = None
         self._attend: Attend | None = None
 
     @property
@@ -174,4 +178,6 @@ class Stage(nn.Module):
         stream = self._shares.leave(self._decoder[0].norm(stream))
         if given.wanted is not None:
             return self._decoder[0].logits(self._shares.whole(stream)[given.wanted]).argmax(dim=-1)
-        return score_own(self._shares, self._score, stream, given.labels).total
+        found = score_own(self._shares, self._score, stream, given.labels, token_groups=given.groups)
+        given.loss_by_group = found.by_group
+        return found.total

@@ -283,9 +283,9 @@ def _logits(decoder: Decoder, group: Group, stream: Tensor) -> Tensor:
 def score_words(decoder: Decoder, group: Group) -> Score:
     """What takes the loss of rows of the stream, of words that are dealt over a group."""
 
-    def score(stream: Tensor, labels: Tensor, *, token_weights: Tensor | None = None, **settings: Any) -> LossSum:
+    def score(stream: Tensor, labels: Tensor, **settings: Any) -> LossSum:
         weight, words = local(decoder.head_weight), decoder.config.vocab_size
-        return sum_of_losses(stream, weight, labels, group=group, words=words, token_weights=token_weights, **settings)
+        return sum_of_losses(stream, weight, labels, group=group, words=words, **settings)
 
     return score
 

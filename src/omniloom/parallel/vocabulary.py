@@ -6,7 +6,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, distributed
 
-from omniloom.model.loss import DEFAULT_CHUNK_TOKENS, LossSum, chunked_cross_entropy, labelled_rows
+from omniloom.model.loss import (
+    DEFAULT_CHUNK_TOKENS,
+    LossSum,
+    TokenGroups,
+    chunked_cross_entropy,
+    labelled_rows,
+    sums_by_group,
+)
 from omniloom.parallel.collectives import sum_gradients
 
 
@@ -18,6 +25,7 @@ def sum_of_losses(
     group: distributed.ProcessGroup,
     words: int | None = None,
     token_weights: Float[Tensor, " tokens"] | None = None,
+    token_groups: TokenGroups | None = None,
     chunk_tokens: int = DEFAULT_CHUNK_TOKENS,
 ) -> LossSum:
     """The summed cross entropy of what follows each token, as `omniloom.model.loss.sum_of_losses`; equal on all ranks.
@@ -32,6 +40,7 @@ def sum_of_losses(
         group: the ranks among which the words are dealt.
         words: how many there are in all; ``None``: as many on each rank.
         token_weights: factor of each token's loss; 1 where not given.
+        token_groups: groups whose losses are summed apart as well.
         chunk_tokens: rows scored at a time.
 
     Raises:
@@ -44,15 +53,12 @@ def sum_of_losses(
         rows: Tensor, head_weight: Tensor, labels: Tensor, factors: Tensor | None, differentiate: bool
     ) -> tuple[Tensor, Tensor | None]:
         losses, gradient = _score(rows, head_weight, labels, first, group)
-        total = losses.sum() if factors is None else (losses * factors).sum()
-        if not differentiate:
-            return total, None
         if factors is not None:
-            gradient = gradient * factors[:, None]
-        return total, gradient.to(rows.dtype)
+            losses, gradient = losses * factors, gradient * factors[:, None]
+        return losses, gradient.to(rows.dtype) if differentiate else None
 
     labelled = labelled_rows(stream, labels)
-    total = chunked_cross_entropy(
+    total, losses = chunked_cross_entropy(
         sum_gradients(stream[labelled], group),
         own_head_weight,
         labels[labelled],
@@ -60,7 +66,7 @@ def sum_of_losses(
         chunk_tokens=chunk_tokens,
         score=score,
     )
-    return LossSum(total, labelled.numel())
+    return LossSum(total, labelled.numel(), sums_by_group(losses, labelled, token_groups))
 
 
 def _score(

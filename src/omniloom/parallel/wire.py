@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "shown_tiles", "images")
+FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "shown_tiles", "images", "document_sets")
 _DTYPES = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
 _MOST_DIMS = 4
 _FIELD_NUMBERS = 2 + _MOST_DIMS
@@ -27,6 +27,7 @@ class SentBatch:
     image_positions: Tensor
     shown_tiles: Tensor
     images: Tensor
+    document_sets: Tensor
 
     @classmethod
     def of(cls, header: Tensor, payload: Tensor) -> SentBatch:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from omniloom.model.documents import Documents
 from omniloom.model.llava import ShownTiles
-from omniloom.model.loss import IGNORED, LossSum
+from omniloom.model.loss import IGNORED, LossSum, TokenGroups
 
 
 class PackedBatch(Protocol):
@@ -24,6 +24,7 @@ class PackedBatch(Protocol):
     images: Tensor
     shown_tiles: Tensor
     image_positions: Tensor
+    document_sets: Tensor
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class PackedMicroBatch:
         image_positions: int64 (features,).
         learned_tokens: labelled tokens.
         num_images: tiles that the tower sees.
+        groups: the data set of each token, where losses are told by data set.
+        learned_of_groups: labelled tokens of each data set then.
     """
 
     input_ids: Tensor
@@ -47,10 +50,19 @@ class PackedMicroBatch:
     image_positions: Tensor
     learned_tokens: int
     num_images: int
+    groups: TokenGroups | None = None
+    learned_of_groups: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, batch: PackedBatch, device: torch.device) -> PackedMicroBatch:
-        """The batch, copied to a device; what the host has to know of it is read before."""
+    def of(cls, batch: PackedBatch, device: torch.device, *, sets: int = 0) -> PackedMicroBatch:
+        """The batch, copied to a device; what the host has to know of it is read before.
+
+        Args:
+            batch: of the loader.
+            device: of the model.
+            sets: data sets whose losses are told apart; 0: they are not.
+        """
+        groups, learned_of_groups = _groups(batch, sets) if sets else (None, ())
         return cls(
             input_ids=batch.input_ids.to(device, non_blocking=True),
             labels=batch.labels.to(device, non_blocking=True),
@@ -59,6 +71,8 @@ class PackedMicroBatch:
             image_positions=batch.image_positions.to(device, non_blocking=True),
             learned_tokens=int((batch.labels != IGNORED).sum()),
             num_images=len(batch.images),
+            groups=None if groups is None else TokenGroups(groups.to(device, non_blocking=True), sets),
+            learned_of_groups=learned_of_groups,
         )
 
     @property
@@ -74,8 +88,16 @@ class PackedMicroBatch:
             documents=self.documents,
             images=self.images,
             image_positions=self.image_positions,
+            **({} if self.groups is None else {"token_groups": self.groups}),
         )
         return loss
+
+
+def _groups(batch: PackedBatch, sets: int) -> tuple[Tensor, tuple[int, ...]]:
+    """The data set of each token, and the labelled tokens of each data set."""
+    of_tokens = batch.document_sets.repeat_interleave(batch.document_lengths)
+    learned = torch.bincount(of_tokens[batch.labels != IGNORED], minlength=sets)
+    return of_tokens, tuple(learned.tolist())
 
 
 def _images(batch: PackedBatch, device: torch.device) -> Tensor | ShownTiles | None:
@@ -93,10 +115,11 @@ class Feed:
     Args:
         loader: gives packed batches; where a pass ends, the next begins.
         device: where micro-batches go.
+        sets: data sets whose losses are told apart; 0: they are not.
     """
 
-    def __init__(self, loader: Any, device: torch.device) -> None:
-        self._loader, self._device = loader, device
+    def __init__(self, loader: Any, device: torch.device, *, sets: int = 0) -> None:
+        self._loader, self._device, self._sets = loader, device, sets
         self._pass: Iterator[Any] = iter(())
         self.seconds_waited = 0.0
 
@@ -105,7 +128,7 @@ class Feed:
         started = time.perf_counter()
         batches = [self._next() for _ in range(count)]
         self.seconds_waited += time.perf_counter() - started
-        return [PackedMicroBatch.of(batch, self._device) for batch in batches]
+        return [PackedMicroBatch.of(batch, self._device, sets=self._sets) for batch in batches]
 
     def _next(self) -> Any:
         try:

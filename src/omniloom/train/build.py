@@ -16,6 +16,7 @@ from omniloom.data.loader.loader import Loader
 from omniloom.data.open import get_savable_loader
 from omniloom.model.build import build as build_module
 from omniloom.model.lora import add_lora
+from omniloom.parallel.collectives import Group
 from omniloom.parallel.feed import GroupLoader
 from omniloom.parallel.plan import gather_each_once, lay_out, parallelize, pipeline_of
 from omniloom.storage.files import replace_file
@@ -59,7 +60,8 @@ def build(recipe: Recipe) -> Run:
     loop = _loop(recipe, data_ranks=ranks.data_ranks)
     folder = Path(recipe.folder)
     left_out = LeftOut(folder, rank=distributed.get_rank() if distributed.is_initialized() else 0)
-    own = left_out.watched(_loader(recipe, encoder, workers, loop)) if ranks.loads else None
+    loader = _loader(recipe, encoder, workers, loop) if ranks.loads else None
+    own = None if loader is None else left_out.watched(loader)
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
     hooks += [ToldByLoader(balanced), left_out]
     if recipe.features is not None:
@@ -82,12 +84,23 @@ def build(recipe: Recipe) -> Run:
         left_out=left_out.write,
         after_step=after_each_step(hooks),
         facts={"recipe": to_plain(recipe)},
+        data_sets=_data_sets(loader, group=ranks.everyone, device=device),
     )
 
 
 def _loader(recipe: Recipe, encoder: LlavaTaskEncoder, workers: WorkerConfig, loop: LoopConfig) -> Loader:
     ahead = recipe.data.batches_ahead(micro_batches=loop.micro_batches)
     return get_savable_loader(training_data(recipe.data, encoder, workers), prefetch_factor=ahead)
+
+
+def _data_sets(loader: Loader | None, *, group: Group | None, device: torch.device) -> tuple[str, ...]:
+    """The names of a mix's data sets on all ranks, whether they load or not; none where there is one data set."""
+    names = [] if loader is None else [leaf.name for leaf in loader.dataset.plan.leaves]
+    if group is not None:
+        told = [names]
+        distributed.broadcast_object_list(told, src=0, group=group, device=device)
+        names = told[0]
+    return tuple(names) if len(names) > 1 else ()
 
 
 def own_device() -> torch.device:

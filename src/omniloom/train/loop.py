@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class Run:
         left_out: called with a step that was left out, its loss and its norm; all ranks call it.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
+        data_sets: names of the data sets of a mix, whose losses are told apart; empty: there is one.
     """
 
     model: nn.Module
@@ -86,6 +87,7 @@ class Run:
     left_out: Callable[[int, float, float], None] | None = None
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    data_sets: Sequence[str] = ()
 
 
 def train(run: Run) -> int:
@@ -98,7 +100,7 @@ def train(run: Run) -> int:
     step, skips = _resume(run)
     watch = StopWatch(limit_seconds=run.loop.limit_seconds)
     log = StepLog(run.folder, run.log, steps=run.loop.steps, first_step=step, writing=_first_rank())
-    feed = Feed(run.loader, device)
+    feed = Feed(run.loader, device, sets=len(run.data_sets))
     run.model.train()
     with watch.listening():
         while step < run.loop.steps:
@@ -116,7 +118,7 @@ def train(run: Run) -> int:
             extra = run.after_step(step) if run.after_step is not None else {}
             values = _rates(micro_batches, seconds) | {"data_wait_seconds": feed.seconds_waited - waited}
             values |= {"peak_memory_bytes": peak_memory_bytes(device), "skipped_steps": skips}
-            log.step(step, {**_outcome(result), "learning_rate": rate, **values, **extra})
+            log.step(step, {**_outcome(result, run.data_sets), "learning_rate": rate, **values, **extra})
             reason = watch.reason(group=run.everyone or run.group)
             if run.checkpoints.due(step, last=step == run.loop.steps or reason is not None):
                 run.checkpoints.save(
@@ -164,12 +166,17 @@ def _guard(run: Run, result: StepResult, step: int, skips: int) -> int:
     return skips + 1
 
 
-def _outcome(result: StepResult) -> dict[str, float | int]:
-    return {
+def _outcome(result: StepResult, data_sets: Sequence[str]) -> dict[str, float | int]:
+    """Of all ranks; of a data set, where something of it was learned."""
+    told: dict[str, float | int] = {
         "loss": result.loss,
         "gradient_norm": result.gradient_norm,
         "learned_tokens": result.learned_tokens,
     }
+    for name, loss, tokens in zip(data_sets, result.group_losses, result.group_tokens, strict=True):
+        if tokens:
+            told |= {f"loss/{name}": loss / tokens, f"learned_tokens/{name}": tokens}
+    return told
 
 
 def _rates(micro_batches: list[PackedMicroBatch], seconds: float) -> dict[str, float | int]:

@@ -25,12 +25,16 @@ class MicroBatch(Protocol):
     def learned_tokens(self) -> int:
         """Labelled tokens, known before the loss is."""
 
+    @property
+    def learned_of_groups(self) -> Sequence[int]:
+        """Labelled tokens of each group of tokens whose losses are told apart; of all micro-batches alike, or none."""
+
 
 class Pipeline(Protocol):
     """What takes gradients where the layers of a model are those of several ranks, one after another."""
 
     def accumulate(self, micro_batches: Sequence[Any], *, learned: int) -> Tensor:
-        """Add the gradients of the summed loss divided by `learned`; returns the sum, equal on a pipeline's ranks."""
+        """Add the gradients of the summed loss divided by `learned`; returns the sum, and those of groups."""
 
     def gradient_norm(self, parameters: Sequence[nn.Parameter], norm: Callable[[list[nn.Parameter]], Tensor]) -> Tensor:
         """The norm of the gradients of all stages as one vector; `norm` gives that of some of one stage."""
@@ -45,12 +49,16 @@ class StepResult:
         learned_tokens: how many there are.
         gradient_norm: before clipping.
         applied: whether the weights were changed; not so when loss or norm is no finite number.
+        group_losses: summed loss of each group of tokens, where they have groups.
+        group_tokens: learned tokens of each.
     """
 
     loss: float
     learned_tokens: int
     gradient_norm: float
     applied: bool
+    group_losses: tuple[float, ...] = ()
+    group_tokens: tuple[int, ...] = ()
 
 
 def train_step(
@@ -78,17 +86,20 @@ def train_step(
         pipeline: takes the gradients where the model is cut into stages.
     """
     device = next(model.parameters()).device
-    tokens = torch.tensor(sum(each.learned_tokens for each in micro_batches), device=device, dtype=torch.int64)
+    counts = [[each.learned_tokens, *each.learned_of_groups] for each in micro_batches]
+    tokens = torch.tensor(counts, dtype=torch.int64).sum(dim=0).to(device)
     if group is not None:
         distributed.all_reduce(tokens, group=group)
-    learned = max(1, int(tokens))
+    of_all, *of_groups = tokens.tolist()
+    learned = max(1, of_all)
     if pipeline is None:
-        total = _accumulate(model, micro_batches, learned=learned)
+        totals = _accumulate(model, micro_batches, learned=learned)
     else:
-        total = pipeline.accumulate(micro_batches, learned=learned)
+        totals = pipeline.accumulate(micro_batches, learned=learned)
     if group is not None:
-        distributed.all_reduce(total, group=group)
-    loss = float(total) / learned
+        distributed.all_reduce(totals, group=group)
+    total, *losses_of_groups = totals.tolist()
+    loss = total / learned
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     norm = float(gradient_norm(parameters) if pipeline is None else pipeline.gradient_norm(parameters, gradient_norm))
     applied = math.isfinite(loss) and math.isfinite(norm) and norm <= most_norm
@@ -97,17 +108,26 @@ def train_step(
             scale_gradients(parameters, clip_norm / (norm + 1e-6))
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss=loss, learned_tokens=int(tokens), gradient_norm=norm, applied=applied)
+    return StepResult(
+        loss=loss,
+        learned_tokens=of_all,
+        gradient_norm=norm,
+        applied=applied,
+        group_losses=tuple(losses_of_groups),
+        group_tokens=tuple(of_groups),
+    )
 
 
 def _accumulate(model: nn.Module, micro_batches: Sequence[MicroBatch], *, learned: int) -> Tensor:
-    total = torch.zeros((), device=next(model.parameters()).device)
+    totals = torch.zeros(1 + len(micro_batches[0].learned_of_groups), device=next(model.parameters()).device)
     for index, micro_batch in enumerate(micro_batches):
         sum_gradients_after(model, last=index == len(micro_batches) - 1)
-        summed = micro_batch.loss(model).total
-        (summed / learned).backward()  # type: ignore[no-untyped-call]
-        total += summed.detach()
-    return total
+        found = micro_batch.loss(model)
+        (found.total / learned).backward()  # type: ignore[no-untyped-call]
+        totals[0] += found.total.detach()
+        if found.by_group is not None:
+            totals[1:] += found.by_group
+    return totals
 
 
 @torch.no_grad()

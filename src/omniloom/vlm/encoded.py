@@ -82,6 +82,7 @@ class LlavaBatch(Batch):
         num_tiles: int64 (images,), tiles of each image.
         document_keys: key of each document's sample.
         document_subflavors: subflavors of each document's sample.
+        document_sets: int64 (documents,), position in the mix of the data set that each document is of.
     """
 
     input_ids: torch.Tensor
@@ -93,6 +94,7 @@ class LlavaBatch(Batch):
     num_tiles: torch.Tensor
     document_keys: list[str]
     document_subflavors: list[dict[str, Any] | None]
+    document_sets: torch.Tensor
 
 
 def expand(sample: EncodedSample, *, image_id: int, learn_after_images: bool = True) -> tuple[Ids, Ids]:
@@ -133,6 +135,7 @@ def flat_batch(
     image_id: int,
     tile_pixels: int,
     base: dict[str, Any],
+    sets: Sequence[int] | None = None,
     learn_after_images: bool = True,
 ) -> LlavaBatch:
     """The batch of samples whose pixels are made, as one flat row.
@@ -142,6 +145,7 @@ def flat_batch(
         image_id: the placeholder.
         tile_pixels: side of a tile, for batches without images.
         base: base fields of the batch.
+        sets: position in the mix of each sample's data set; ``None``: all are of the first.
         learn_after_images: see `expand`.
     """
     import torch  # noqa: PLC0415 - samples are encoded without it
@@ -161,6 +165,7 @@ def flat_batch(
         num_tiles=torch.tensor([count for sample in samples for count in sample.num_tiles], dtype=torch.int64),
         document_keys=[sample.__key__ for sample in samples],
         document_subflavors=[sample.__subflavors__ for sample in samples],
+        document_sets=torch.tensor([0] * len(samples) if sets is None else sets, dtype=torch.int64),
     )
 
 

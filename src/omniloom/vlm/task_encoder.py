@@ -208,6 +208,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             image_id=self.settings.image_id,
             tile_pixels=self.images.tile_pixels,
             base=base,
+            sets=[_set_of(one, sample) for sample, row in zip(samples, rows, strict=True) for one in row],
             learn_after_images=self.settings.learn_after_images,
         )
 
@@ -332,6 +333,12 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
 def _samples_of(sample: EncodedSample | EncodedPack) -> Sequence[EncodedSample]:
     return sample.samples if isinstance(sample, EncodedPack) else [sample]
+
+
+def _set_of(one: EncodedSample, whole: EncodedSample | EncodedPack) -> int:
+    """Position in the mix of a sample's data set: told by its key, or by that of the pack that it was written in."""
+    keys = (one.__restore_key__, whole.__restore_key__)
+    return next((key[0] for key in keys if key and isinstance(key[0], int)), 0)
 
 
 def _shown(sample: EncodedSample) -> tuple[int, ...]:
