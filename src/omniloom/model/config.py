@@ -252,7 +252,7 @@ class LlavaConfig:
                 f"feature_layers {self.feature_layers}: a tower of {depth} layers has {-depth - 1} to {depth}. "
                 "Use (-2,) as LLaVA does, or (-1,) as Megatron does."
             )
-        if self.keep_class_token and self.vision.prefix_tokens and self.projector.reduction == "pixel_shuffle":
+        if self.kept_prefix_tokens and self.projector.reduction == "pixel_shuffle":
             raise ConfigError(
                 "keep_class_token with pixel_shuffle: a class token has not the features of a folded square. "
                 "Leave one of both out, or pool."
@@ -271,7 +271,11 @@ class LlavaConfig:
                 f"{self.language.dim}. Set output_dim to {self.language.dim}."
             )
 
+    @property
+    def kept_prefix_tokens(self) -> int:
+        """How many class and register tokens of a tile the language model gets: none where the tower has none."""
+        return self.vision.prefix_tokens if self.keep_class_token else 0
+
     def image_tokens(self, height_pixels: int, width_pixels: int) -> int:
         """Placeholders that one image (or one tile) of this size needs in `input_ids`."""
-        tokens = self.projector.tokens(*self.vision.grid(height_pixels, width_pixels))
-        return tokens + (self.vision.prefix_tokens if self.keep_class_token else 0)
+        return self.kept_prefix_tokens + self.projector.tokens(*self.vision.grid(height_pixels, width_pixels))

@@ -1,0 +1,77 @@
+"""A tower without class token, folded by two: put together by the command, it computes what transformers' parts do."""
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from omniloom.conversion.loading import load_model
+from omniloom.conversion.published import open_published
+from omniloom.errors import ConfigError
+from omniloom.model.documents import Documents
+from omniloom.tools.main import commands
+
+transformers = pytest.importorskip("transformers")
+
+PATCH_PIXELS, FOLD, WORDS = 16, 2, 300
+
+
+def parts(folder, *, image_pixels):
+    torch.manual_seed(0)
+    tower = transformers.SiglipVisionModel(
+        transformers.SiglipVisionConfig(
+            hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=2,
+            image_size=image_pixels, patch_size=PATCH_PIXELS,
+        )
+    ).eval()  # fmt: skip
+    language = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=WORDS, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2,
+        )
+    ).eval()  # fmt: skip
+    tower.save_pretrained(folder / "tower")
+    language.save_pretrained(folder / "language")
+    given = ("--language-model", folder / "language", "--vision-model", folder / "tower", "--out", folder / "both")
+    words = ["weights", "combine", *map(str, given), "--pixel-shuffle", "--feature-layers", "-1"]
+    done = CliRunner().invoke(commands, words)
+    assert done.exit_code == 0, done.output
+    return tower, language, folder / "both"
+
+
+def folded(features, *, side):
+    """Squares of `FOLD` by `FOLD` patches, each one token: row by row within the square."""
+    cells = features.unflatten(1, (side, side))
+    tokens = [
+        torch.cat(
+            [cells[:, FOLD * row + down, FOLD * column + along] for down in range(FOLD) for along in range(FOLD)], 1
+        )
+        for row in range(side // FOLD)
+        for column in range(side // FOLD)
+    ]
+    return torch.stack(tokens, 1)
+
+
+def test_siglip_folded_by_two_computes_what_its_parts_do(tmp_path):
+    tower, language, both = parts(tmp_path, image_pixels=64)
+    model, config = load_model(both), open_published(both).config
+    image = torch.randn(1, 3, 64, 64)
+    assert config.image_tokens(64, 64) == 4
+    ids = torch.tensor([5, 6, *[config.image_token_id] * 4, 7, 8, 9])
+    with torch.no_grad():
+        ours = model(ids, documents=Documents.of_lengths([len(ids)]), images=image)
+        features = folded(tower(image, output_hidden_states=True).hidden_states[-1], side=4)
+        assert features.shape == (1, 4, 4 * 32)
+        first, second = model.projector.fc1, model.projector.fc2
+        shown = second(torch.nn.functional.gelu(first(features)))
+        embedded = language.get_input_embeddings()(ids.clamp(max=WORDS - 1))
+        embedded[2:6] = shown[0]
+        theirs = language(inputs_embeds=embedded[None]).logits[0]
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_grid_that_does_not_fold_is_refused_with_what_would_fit(tmp_path):
+    _, _, both = parts(tmp_path, image_pixels=80)
+    config = open_published(both).config
+    with pytest.raises(ConfigError, match=r"folds 2x2 neighbours, but the image has 5x5 patches"):
+        config.image_tokens(80, 80)
+    assert config.image_tokens(96, 96) == 9
