@@ -1,4 +1,4 @@
-"""Checking shards in a store: in a few long ranges, whatever the number of samples, and with the same findings."""
+"""Checking shards in a store, and their media: in few long ranges, however many samples, with the same findings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from PIL import Image
 import omniloom as ol
 from omniloom.data.index.lint import lint_dataset
 from omniloom.data.index.lint_shard import KEPT_BYTES
+from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.index.media_prepare import add_media_metadata
+from omniloom.data.index.media_store import MediaMetadataTable
 from omniloom.data.index.source_kind import find_source
-from omniloom.data.shards import ranges_ahead
 from omniloom.data.source_tools import lint_source
 from omniloom.errors import StoreAwayError
 from omniloom.tools.main import run
@@ -86,7 +88,7 @@ def test_requests_grow_with_bytes_and_not_with_samples(
     upload(root, f"{BUCKET}/many")
     shard_bytes = (root / "s0.tar").stat().st_size
     assert shard_bytes < KEPT_BYTES
-    monkeypatch.setattr(ranges_ahead, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("omniloom.data.index.lint_shard.BATCH_BYTES", 1 << 20)
     for kept_bytes, times in ((KEPT_BYTES, 1.2), (1 << 20, 2.1)):  # read once, or once for headers and once for parts
         monkeypatch.setattr("omniloom.data.index.lint_shard.KEPT_BYTES", kept_bytes)
         proxy.seen.clear()
@@ -152,3 +154,19 @@ def test_a_store_that_is_away_ends_it_and_blames_no_sample(
     proxy.plan("s0.tar", None, *[Fault(status=503)] * 50)
     with pytest.raises(StoreAwayError, match=r"s0\.tar"):
         lint_dataset(f"{BUCKET}/away")
+
+
+def test_headers_of_images_are_read_in_long_ranges(proxy: FaultProxy, tmp_path: Path) -> None:
+    root = _made(tmp_path / "heads", shards=1, rows=200, side=40)
+    upload(root, f"{BUCKET}/heads")
+    media_filter = MediaFilterConfig.parse(None, False, True)
+    proxy.seen.clear()
+    there = add_media_metadata(f"{BUCKET}/heads", media_filter=media_filter)
+    assert (there.rows, there.faults) == (200, ())
+    requests, size_bytes = _asked(proxy)
+    assert requests <= 12
+    assert size_bytes <= 1.5 * (root / "s0.tar").stat().st_size
+    here = add_media_metadata(root, media_filter=media_filter)
+    assert (here.rows, here.rows_total) == (there.rows, there.rows_total)
+    keys = [f"{number:05d}.png" for number in range(200)]
+    assert MediaMetadataTable(f"{BUCKET}/heads").get_many(keys) == MediaMetadataTable(root).get_many(keys)

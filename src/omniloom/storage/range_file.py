@@ -26,6 +26,7 @@ class RangeFile(io.RawIOBase):
         fetch: gives bytes ``[start, stop)``; ``start < stop <= size_bytes``.
         size_bytes: size of the whole file.
         name: what messages call it.
+        head: its first bytes, where they are known already: one block, or the whole of a shorter file.
 
     Attributes:
         size_bytes: size of the whole file.
@@ -33,7 +34,9 @@ class RangeFile(io.RawIOBase):
         requests: how often ``fetch`` was called.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], *, size_bytes: int, name: str = "<range>") -> None:
+    def __init__(
+        self, fetch: Callable[[int, int], bytes], *, size_bytes: int, name: str = "<range>", head: bytes = b""
+    ) -> None:
         super().__init__()
         self.size_bytes = size_bytes
         self.fetched_bytes = 0
@@ -44,6 +47,8 @@ class RangeFile(io.RawIOBase):
         self._next_block = -1
         self._run_blocks = 1
         self._position = 0
+        if head and len(head) == min(BLOCK_BYTES, size_bytes):
+            self._blocks[0], self._next_block = head, 1
 
     def readable(self) -> bool:
         """It is."""

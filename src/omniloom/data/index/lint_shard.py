@@ -31,6 +31,9 @@ from omniloom.storage.urls import is_url
 
 FINDINGS_PER_SHARD = 1_000
 SAMPLES_PER_CALL = 50
+BATCH_BYTES = 16 << 20
+"""Parts of a shard in a store are fetched together up to so many bytes, and up to three times as many are held."""
+
 KEPT_BYTES = 64 << 20
 """Of a shard in a store, what finding its samples has read is kept up to so many bytes for checking them."""
 
@@ -315,7 +318,7 @@ def _fetched(request: LintRequest, archive: Archive, samples: Iterable[_Parts]) 
             names = parts_looked_into(_sizes(parts), request.decoder, decode=request.decode)
             yield ((key, parts), names), [parts[name] for name in names]
 
-    for (sample, names), data in with_ranges(archive, wanted()):
+    for (sample, names), data in with_ranges(archive, wanted(), batch_bytes=BATCH_BYTES):
         yield sample, {} if data is None else dict(zip(names, data, strict=True))
 
 

@@ -13,14 +13,17 @@ from omniloom.data.media.av_open import Media
 from omniloom.data.media.metadata import ImageMetadata, MediaMetadataBase, MediaMetadataType, serialize_media_metadata
 from omniloom.data.shards.archive_file import Archive, open_archive
 from omniloom.data.shards.keys import KeyRule
-from omniloom.data.shards.scan import scan_shard
+from omniloom.data.shards.ranges_ahead import with_ranges
+from omniloom.data.shards.scan import ShardScan, scan_shard
 from omniloom.errors import OmniloomError, SampleError, ShardError, StorageError
-from omniloom.storage.range_file import RangeFile
-from omniloom.storage.urls import join_url
+from omniloom.storage.range_file import BLOCK_BYTES, RangeFile
+from omniloom.storage.urls import is_url, join_url
 
 _SIZED_WHEN_LOADED = frozenset(("ICO", "ICNS"))
 _LOADED_PIXELS = 1 << 22
 _PATIENCE_SECONDS = 60.0
+_KEPT_BYTES = 16 << 20
+_BATCH_BYTES = 4 << 20  # of first bytes; a process has sixteen shards of a store at work, each with three batches
 
 
 class MediaRow(NamedTuple):
@@ -96,22 +99,39 @@ def media_of_shard(request: ShardRequest) -> list[MediaSource]:
     """
     rows: list[MediaRow] = []
     faults: list[MediaFault] = []
-    archive = open_archive(request.path, shard=request.shard)
+    archive = open_archive(request.path, shard=request.shard, kept_bytes=_KEPT_BYTES)
     try:
         mark = archive.mark()
         # Where a name comes twice the last one counts, as in Energon; whether that is allowed is the preparation's
         # affair.
         scan = scan_shard(request.path, shard=request.shard, rule=request.rule, on_duplicate="last", archive=archive)
-        places = zip(scan.part_rows, scan.part_names, scan.part_starts, scan.part_stops, strict=True)
-        for row, part, start, stop in places:
-            name = f"{scan.keys[row]}.{part}"
-            if request.media_filter.should_consider_media(name):
-                found = media_of_file(_span(archive, start, stop, name), name, request.media_filter)
-                rows += found if isinstance(found, list) else []
-                faults += [found] if isinstance(found, MediaFault) else []
+        for name, (start, stop), head in _with_heads(archive, _media_members(scan, request.media_filter)):
+            found = media_of_file(_span(archive, start, stop, name, head), name, request.media_filter)
+            rows += found if isinstance(found, list) else []
+            faults += [found] if isinstance(found, MediaFault) else []
     finally:
         archive.close()
     return [MediaSource(request.shard, mark.size_bytes, mark.mtime_ns, tuple(rows), tuple(faults))]
+
+
+def _media_members(scan: ShardScan, media_filter: MediaFilterConfig) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Name, first byte and byte after the last of the members that may be media."""
+    for row, part, *place in zip(scan.part_rows, scan.part_names, scan.part_starts, scan.part_stops, strict=True):
+        name = f"{scan.keys[row]}.{part}"
+        if media_filter.should_consider_media(name):
+            yield name, (place[0], place[1])
+
+
+def _with_heads(
+    archive: Archive, members: Iterator[tuple[str, tuple[int, int]]]
+) -> Iterator[tuple[str, tuple[int, int], bytes]]:
+    """Members with their first bytes, where those come from a store: many in one request, before they are due."""
+    if not is_url(archive.path):
+        yield from ((name, place, b"") for name, place in members)
+        return
+    wanted = ((one, [(one[1][0], min(one[1][1], one[1][0] + BLOCK_BYTES))]) for one in members)
+    for (name, place), heads in with_ranges(archive, wanted, batch_bytes=_BATCH_BYTES):
+        yield name, place, heads[0] if heads else b""
 
 
 def media_of_files(request: FilesRequest) -> list[MediaSource]:
@@ -190,8 +210,8 @@ def image_metadata(file: RangeFile) -> ImageMetadata:
         raise SampleError(f"damaged image header: {error}", reason="corrupt-image") from error
 
 
-def _span(archive: Archive, start: int, stop: int, name: str) -> RangeFile:
+def _span(archive: Archive, start: int, stop: int, name: str, head: bytes = b"") -> RangeFile:
     def fetch(first: int, last: int) -> bytes:
         return archive.read(last - first, start + first)
 
-    return RangeFile(fetch, size_bytes=stop - start, name=name)
+    return RangeFile(fetch, size_bytes=stop - start, name=name, head=head)

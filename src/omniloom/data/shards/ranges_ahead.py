@@ -11,9 +11,6 @@ from omniloom.data.shards.archive_file import Archive
 from omniloom.errors import StorageError, StoreAwayError
 from omniloom.storage.store import Range
 
-BATCH_BYTES = 16 << 20
-"""Wanted bytes of the ranges that are fetched together."""
-
 BATCH_ITEMS = 4_096
 """Items that are looked ahead in a batch at most."""
 
@@ -25,16 +22,17 @@ _Batch = list[tuple[Item, Sequence[Range]]]
 
 
 def with_ranges(
-    archive: Archive, wanted: Iterable[tuple[Item, Sequence[Range]]]
+    archive: Archive, wanted: Iterable[tuple[Item, Sequence[Range]]], *, batch_bytes: int
 ) -> Iterator[tuple[Item, list[bytes] | None]]:
     """Each item with the bytes of its ranges, in order.
 
-    Memory stays within three batches of 16 MiB, or three single items that are longer. Near ranges of a batch are one
+    Memory stays within three batches, or three single items that are longer. Near ranges of a batch are one
     request, by the store's rules for gaps.
 
     Args:
         archive: the open archive.
         wanted: items and the ranges that they need, best in the order of the archive.
+        batch_bytes: wanted bytes of the ranges that are fetched together.
 
     Yields:
         An item and its bytes, range by range; ``None`` after a fault: asking once more for itself, the item that it
@@ -46,7 +44,7 @@ def with_ranges(
     with ThreadPoolExecutor(1, "omniloom-ranges") as thread:
         coming: deque[tuple[_Batch[Item], Future[list[bytes]]]] = deque()
         try:
-            for batch in _batches(wanted):
+            for batch in _batches(wanted, batch_bytes):
                 coming.append((batch, thread.submit(_fetch, archive, batch)))
                 if len(coming) > BATCHES_AHEAD:
                     yield from _dealt(*coming.popleft())
@@ -56,12 +54,12 @@ def with_ranges(
             thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _batches(wanted: Iterable[tuple[Item, Sequence[Range]]]) -> Iterator[_Batch[Item]]:
+def _batches(wanted: Iterable[tuple[Item, Sequence[Range]]], batch_bytes: int) -> Iterator[_Batch[Item]]:
     batch: _Batch[Item] = []
     size_bytes = 0
     for item, ranges in wanted:
         more = sum(stop - start for start, stop in ranges)
-        if batch and (size_bytes + more > BATCH_BYTES or len(batch) >= BATCH_ITEMS):
+        if batch and (size_bytes + more > batch_bytes or len(batch) >= BATCH_ITEMS):
             yield batch
             batch, size_bytes = [], 0
         batch.append((item, ranges))
