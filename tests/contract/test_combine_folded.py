@@ -4,11 +4,16 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from omniloom.conversion.combine import combine
 from omniloom.conversion.loading import load_model
-from omniloom.conversion.published import open_published
+from omniloom.conversion.published import Published, open_published
 from omniloom.errors import ConfigError
+from omniloom.model.build import build
 from omniloom.model.documents import Documents
 from omniloom.tools.main import commands
+from omniloom.weights.source import InMemory
+
+from .model_zoo import VISION_FAMILIES, coded_weights, language, vision
 
 transformers = pytest.importorskip("transformers")
 
@@ -75,3 +80,30 @@ def test_a_grid_that_does_not_fold_is_refused_with_what_would_fit(tmp_path):
     with pytest.raises(ConfigError, match=r"folds 2x2 neighbours, but the image has 5x5 patches"):
         config.image_tokens(80, 80)
     assert config.image_tokens(96, 96) == 9
+
+
+PREFIX_TOKENS = {"siglip": 0, "dinov2-registers": 5, "radio": None}  # the others have a class token alone
+
+
+@pytest.mark.parametrize("family", sorted(VISION_FAMILIES))
+@pytest.mark.parametrize(("reduction", "patches"), [("none", 16), ("pixel_shuffle", 4), ("pool", 4)])
+@pytest.mark.parametrize("keep_class_token", [None, False, True])
+@pytest.mark.parametrize("feature_layers", [(-1,), (1, 2)])
+def test_every_way_to_put_parts_together_gives_as_many_features_as_it_says(
+    family, reduction, patches, keep_class_token, feature_layers
+):
+    text, tower = language("llama"), vision(family)
+    given = [Published(None, "hf", config, InMemory(coded_weights(config))) for config in (text, tower)]
+    prefix = PREFIX_TOKENS.get(family, 1)
+    prefix = tower.prefix_tokens if prefix is None else prefix
+    how = {"reduction": reduction, "keep_class_token": keep_class_token, "feature_layers": feature_layers}
+    if keep_class_token and prefix and reduction == "pixel_shuffle":
+        with pytest.raises(ConfigError, match="keep_class_token with pixel_shuffle"):
+            combine(*given, **how)
+        return
+    config = combine(*given, **how).config
+    torch.manual_seed(0)
+    with torch.no_grad():
+        features = build(config).image_features([torch.randn(2, 3, 56, 56)])
+    assert features.shape == (2 * config.image_tokens(56, 56), text.dim)
+    assert config.image_tokens(56, 56) == patches + (prefix if keep_class_token else 0)
