@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -10,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from omniloom.data.index.layout import DATABASE, meta_path
+from omniloom.data.index.layout import DATABASE, MAIN_FOLDER
+from omniloom.data.index.place import normal_root, place_of
 from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
 from omniloom.data.media.metadata import MediaMetadataBase, deserialize_media_metadata
 from omniloom.errors import DatasetError, StorageError
+from omniloom.storage.urls import redacted
 
 _TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"
 _KEYS_AT_ONCE = 500
@@ -26,25 +29,26 @@ class MediaMetadataTable:
     It is pickled as its place, and opened once per process and thread, when first asked.
 
     Args:
-        root: folder of the data set.
+        root: folder of the data set; of one in a store, a copy of its key database is kept on this machine.
 
     Raises:
         DatasetError: the data set has no media metadata.
-        StorageError: its key database is damaged.
+        StorageError: its key database is damaged, or its store cannot be asked.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = os.fspath(root)
-        self._path = meta_path(root, DATABASE)
+        self.root = normal_root(root)
+        self._file = place_of(self.root).file(f"{MAIN_FOLDER}/{DATABASE}")
         self._opened: Any = threading.local()
-        if not (self._path.is_file() and self._select(_TABLE, ())):
+        if not (self._is_there() and self._select(_TABLE, ())):
+            shown = redacted(self.root)
             raise DatasetError(
-                f"{self.root}: has no media metadata. Make them: `omniloom prepare-media {self.root} "
+                f"{shown}: has no media metadata. Make them: `omniloom prepare-media {shown} "
                 "--media-metadata-by-extension`"
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "_path": self._path}
+        return {"root": self.root, "_file": self._file}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -92,18 +96,26 @@ class MediaMetadataTable:
             yield from ((key, deserialize_media_metadata(*row)) for key, *row in rows)
             last = rows[-1][0]
 
+    def _is_there(self) -> bool:
+        try:
+            return Path(self._file.fetch()).is_file()
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return False
+            raise
+
     def _select(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             return self._database().execute(query, values).fetchall()
         except SQLITE_ERRORS as error:
             raise StorageError(
-                f"{self._path}: media metadata cannot be read: {error}. Make them again: `omniloom prepare-media`"
+                f"{self._file.path}: media metadata cannot be read: {error}. Make them again: `omniloom prepare-media`"
             ) from error
 
     def _database(self) -> sqlite3.Connection:
         # A connection must not be used after a fork, nor by two threads at once.
         if getattr(self._opened, "process", None) != os.getpid():
-            address = f"{Path(self._path).resolve().as_uri()}?mode=ro&immutable=1"
+            address = f"{Path(self._file.fetch()).resolve().as_uri()}?mode=ro&immutable=1"
             self._opened.database = sqlite3.connect(address, uri=True)
             self._opened.process = os.getpid()
         database: sqlite3.Connection = self._opened.database
@@ -120,6 +132,6 @@ def get_media_metadata(root: str | os.PathLike[str], key: str) -> MediaMetadataB
         return MediaMetadataTable(root)[key]
     except KeyError:
         raise DatasetError(
-            f"{os.fspath(root)}: there are no media metadata of {json.dumps(key)}. Keys are '<sample key>.<part>' for "
-            "shards, and paths below the folder for files"
+            f"{redacted(os.fspath(root))}: there are no media metadata of {json.dumps(key)}. Keys are "
+            "'<sample key>.<part>' for shards, and paths below the folder for files"
         ) from None
