@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ID_COLUMNS = ("sample_id", "question_id", "questionId", "image_id", "pid", "uid", "id", "index", "doc_id")
+ID_COLUMNS = (
+    "sample_id", "question_id", "questionId", "image_id", "pid", "uid", "id", "index", "doc_id", "data_id", "video_id",
+)  # fmt: skip
 """Under which an item's id stands, in files of answers and of questions."""
 
 
@@ -16,12 +18,15 @@ class Answer:
     """What a model said to one item.
 
     Attributes:
-        id: of the item.
+        id: of the item; empty where the file has none.
         text: what was said.
         options: options that the file brings, by letter.
         answers: right answers that the file brings.
         position: of the item in its data set, where a file says that instead of an id.
-        target: what the file then says is right.
+        target: what the file says is right.
+        asked: the question or the prompt, where the file has it.
+        shown: the name of the image, where the file has it.
+        kind: the part of the benchmark, where the file says it.
     """
 
     id: str
@@ -30,6 +35,9 @@ class Answer:
     answers: tuple[str, ...] = ()
     position: int | None = None
     target: str = ""
+    asked: str = ""
+    shown: str = ""
+    kind: str = ""
 
 
 _NO_ANSWERS = ("Failed to obtain answer", "Failed to obtain answer.", "Failed to obtain answer via API.")

@@ -11,14 +11,18 @@ from typing import Any
 from omniloom.errors import ConfigError
 from omniloom.evaluate.answer import ID_COLUMNS, Answer, id_text, innermost
 from omniloom.evaluate.harness_logs import harness_answers, is_harness_log
-from omniloom.evaluate.reading import SHEETS, WRAPPERS, Row, letters, pairs_of, read_json, read_rows
+from omniloom.evaluate.reading import SHEETS, WRAPPERS, Row, letters, pairs_of, read_json, read_rows, suffix_of
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
 from omniloom.evaluate.tasks import MEGATRON_NAMES
 
 TEXT_COLUMNS = ("prediction", "predict", "pred", "response", "answer", "text", "caption", "output")
 """Tables with both a prediction and an answer hold what is right as the answer."""
-_SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".xlsx")
+_ASKED_COLUMNS = ("prompt", "question", "query")
+_SHOWN_COLUMNS = ("image", "image_path", "imgname", "image_name", "filename")
+_TARGET_COLUMNS = ("gt", "annotation", "gt_answer", "gt_answers", "target", "ground_truth", "label")
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".tsv", ".csv", ".parquet", ".xlsx")
+_LONGEST_NAME = 300  # a longer one is an image itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,15 @@ def read_answers(path: Path, task: Task) -> AnswerFile:
 
     Read are: omniloom's and Megatron's JSON lines (``<prefix>-<task>-dprank=*-partition=*.jsonl``, given the prefix),
     COCO results, VQA submissions, MMMU's output folders (``<subject>/output.json``) and files by id, MathVista's
-    outputs, sample logs of lmms-eval, and tables of VLMEvalKit (``.xlsx``, ``.tsv``).
+    outputs, sample logs of lmms-eval, tables of VLMEvalKit (``.xlsx``, ``.tsv``), and what the task reads itself. JSON
+    may be gzipped.
 
     Raises:
         ConfigError: nothing is there, or rows have no id or no answer.
     """
+    own = task.read_answers(path)
+    if own is not None:
+        return AnswerFile(own, {str(path): fingerprint(path)})
     files = _files(path, task)
     answers = [answer for file in files for answer in _of_file(file, task)]
     if not answers:
@@ -89,11 +97,12 @@ def _of_prefix(path: Path, task: Task) -> list[Path]:
 
 
 def _of_file(path: Path, task: Task) -> list[Answer]:
-    if path.suffix not in _SUFFIXES:
-        raise ConfigError(f"{path}: {path.suffix or 'no suffix'} found; one of {', '.join(_SUFFIXES)} expected.")
-    if path.suffix in SHEETS:
+    suffix = suffix_of(path)
+    if suffix not in _SUFFIXES:
+        raise ConfigError(f"{path}: {suffix or 'no suffix'} found; one of {', '.join(_SUFFIXES)} expected.")
+    if suffix in SHEETS:
         return [_answer(row, path, number, task) for number, row in enumerate(read_rows(path), 2)]
-    if path.suffix == ".json":
+    if suffix == ".json":
         loaded = read_json(path)
         outputs = loaded.get("outputs", loaded) if isinstance(loaded, Mapping) else None
         if isinstance(outputs, Mapping) and not any(isinstance(value, Mapping) for value in outputs.values()):
@@ -103,7 +112,13 @@ def _of_file(path: Path, task: Task) -> list[Answer]:
     rows = read_rows(path)
     if rows and is_harness_log(rows[0]):
         return harness_answers(rows)
-    return [_answer(row, path, number, task) for number, row in enumerate(rows, 1)]
+    return [_answer(one, path, number, task) for number, row in enumerate(rows, 1) for one in _questions_of(row)]
+
+
+def _questions_of(row: Row) -> list[Row]:
+    """The questions of a video, as Video-MME has them with its answers; another row is its own."""
+    several = row.get("questions")
+    return several if isinstance(several, list) and several and isinstance(several[0], Mapping) else [row]
 
 
 def _pairs(path: Path, *, nested: bool) -> list[tuple[str, Any]]:
@@ -117,16 +132,27 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
     name = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), None)
     # The first column that is there, blank or not: a later one may hold what is right.
     said = next((column for column in columns if column in row), None)
-    if name is None or said is None:
-        lacking, columns = ("id", ID_COLUMNS) if name is None else ("answer", columns)
+    asked, shown, target = (_text(row, each) for each in (_ASKED_COLUMNS, _SHOWN_COLUMNS, _TARGET_COLUMNS))
+    nameless = name is None and not (asked or shown or target)
+    if nameless or said is None:
+        lacking, columns = ("id", ID_COLUMNS) if nameless else ("answer", columns)
         raise ConfigError(
             f"{path}: row {number} has no {lacking}: one of {', '.join(columns)} expected, found "
             f"{', '.join(map(str, row))}."
         )
     right = row.get("answer") if "response" in row and "index2ans" in row else None
     return Answer(
-        id_text(name),
+        "" if name is None else id_text(name),
         innermost(row[said]),
         letters(row.get("index2ans")) if isinstance(row.get("index2ans"), Mapping) else {},
         () if right is None else tuple(map(str, right)) if isinstance(right, list) else (str(right),),
+        target=target,
+        asked=asked,
+        shown=shown if len(shown) <= _LONGEST_NAME else "",
+        kind=_text(row, ("task_type", "category")),
     )
+
+
+def _text(row: Row, columns: Sequence[str]) -> str:
+    """The first of some columns that says something, as a text."""
+    return next((str(row[name]) for name in columns if row.get(name) not in (None, "")), "")

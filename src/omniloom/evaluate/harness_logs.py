@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from omniloom.errors import ConfigError
 from omniloom.evaluate.answer import ID_COLUMNS, Answer, innermost
 from omniloom.evaluate.reading import Row
-from omniloom.evaluate.task import Item
 
 
 def is_harness_log(row: Row) -> bool:
@@ -30,31 +27,6 @@ def harness_answers(rows: Sequence[Row]) -> list[Answer]:
         Answer(str(row.get("doc_id", "")), text, position=_place(row), target=str(row.get("target", "")))
         for row, text in zip(rows, texts, strict=True)
     ]
-
-
-def placed(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
-    """Answers that have places instead of ids, under the ids of the items at these places.
-
-    Raises:
-        ConfigError: what a log says is right is not what the item there says: it has another order.
-    """
-    return [answer if answer.position is None else _placed(items, answer, answer.position) for answer in answers]
-
-
-def _placed(items: Sequence[Item], answer: Answer, position: int) -> Answer:
-    item = items[position] if 0 <= position < len(items) else None
-    if item is None:
-        return answer
-    right = [*item.answers, *(item.options.get(letter, "") for letter in item.answers)]
-    right += [str(number) for number, letter in enumerate(item.options) if letter in item.answers]
-    told = answer.target.lower()
-    if right and told and not any(text and text.strip().lower() in told for text in right):
-        raise ConfigError(
-            f"row {position} of the log: its answer {answer.target!r:.80} is not that of item {item.id!r}, "
-            f"{item.answers[0]!r:.80}. The log names its questions by their place; give the data set in the order in "
-            "which it was asked, such as the Parquet files that lmms-eval reads."
-        )
-    return replace(answer, id=item.id)
 
 
 def _name(row: Row) -> str | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import csv
+import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -17,15 +19,21 @@ from omniloom.evaluate.tables import parquet_files, parquet_rows
 Row = Mapping[str, Any]
 
 _LARGEST_CELL = 1 << 30
+_GZIP = b"\x1f\x8b"
 _VLMEVALKIT = {"index", "prediction"}
 """Keys of the rows that VLMEvalKit writes as JSON; they are as those of its tables."""
 SHEETS = (".tsv", ".csv", ".xlsx")
-WRAPPERS = ("data", "questions", "annotations", "samples", "items", "logs")
+WRAPPERS = (
+    "data", "questions", "annotations", "samples", "items", "logs", "predictions", "results", "output", "res_list",
+    "result_list",
+)  # fmt: skip
 """Keys under which a file has its rows."""
 
 
 def read_rows(path: Path) -> list[Row]:
     """The objects of a ``.json`` (a list, or one under ``data``, ``questions``, ...), ``.jsonl`` or ``.parquet`` file.
+
+    A ``.json`` file may hold JSON lines, too, and all but tables may be gzipped (``.gz`` after the suffix).
 
     Tables (``.tsv``, ``.csv``, ``.xlsx``) give a row each, whose columns ``A``, ``B``, ... are also its ``options``.
 
@@ -41,13 +49,13 @@ def read_rows(path: Path) -> list[Row]:
     if not path.is_file():
         lacking = "no *.parquet in this folder" if path.is_dir() else "there is no such file"
         raise ConfigError(f"{path}: {lacking}.")
-    if path.suffix in SHEETS:
-        return _sheet(path) if path.suffix == ".xlsx" else _table(path)
-    text = text_of(path)
-    if path.suffix == ".jsonl":
-        rows = [_object(_loads(line, path, number), path, number) for number, line in _lines(text)]
+    suffix = suffix_of(path)
+    if suffix in SHEETS:
+        return _sheet(path) if suffix == ".xlsx" else _table(path)
+    if suffix in (".jsonl", ".ndjson"):
+        rows = [_object(_loads(line, path, number), path, number) for number, line in _lines(text_of(path))]
         return [one for row in rows for one in _of_document(row)]
-    loaded = _loads(text, path, None)
+    loaded = read_json(path)
     if isinstance(loaded, Mapping):
         for name in WRAPPERS:
             if isinstance(loaded.get(name), list):
@@ -61,9 +69,22 @@ def read_rows(path: Path) -> list[Row]:
     return [_with_options(dict(row)) if row.keys() >= _VLMEVALKIT else row for row in rows]
 
 
+def suffix_of(path: Path) -> str:
+    """The suffix of a file, ``.jsonl`` of ``a.jsonl.gz``."""
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
 def text_of(path: Path) -> str:
-    """What stands in a file of UTF-8, with or without a byte order mark. Raises ConfigError with the byte."""
+    """What stands in a file of UTF-8, gzipped or not, with or without a byte order mark.
+
+    Raises:
+        ConfigError: it is not UTF-8, with the byte; or its gzip is broken.
+    """
     data = path.read_bytes()
+    try:
+        data = gzip.decompress(data) if data.startswith(_GZIP) else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{path}: begins as gzip does, and cannot be unpacked: {error}. Fetch it again.") from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,10 +94,14 @@ def text_of(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file. Raises ConfigError with file and line."""
+    """The value of a JSON file, or the list of those in its lines. Raises ConfigError with file and line."""
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file.")
-    return _loads(text_of(path), path, None)
+    text = text_of(path)
+    lines = list(_lines(text))
+    if len(lines) > 1 and all(_is_object(line) for _, line in lines[:2]):  # POPE's files, for one
+        return [_loads(line, path, number) for number, line in lines]
+    return _loads(text, path, None)
 
 
 def pairs_of(path: Path) -> list[tuple[str, Any]]:
@@ -172,6 +197,13 @@ def _of_document(row: Row) -> list[Row]:
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), Mapping)
+    except ValueError:
+        return False
 
 
 def _loads(text: str, path: Path, line: int | None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from omniloom._version import __version__
 from omniloom.errors import ConfigError
 from omniloom.evaluate.answer import Answer
-from omniloom.evaluate.harness_logs import placed
+from omniloom.evaluate.placing import placed
 from omniloom.evaluate.task import Item, Scores, Task
 
 Missing = Literal["wrong", "leave-out"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from omniloom.errors import ConfigError
+from omniloom.evaluate.answer import Answer
 
 
 class Cell(NamedTuple):
@@ -131,6 +132,12 @@ def no_fields(item: Item, answer: str) -> Mapping[str, Any]:
     return {}
 
 
+def no_form(path: Path) -> list[Answer] | None:
+    """No form of its own."""
+    del path
+    return None
+
+
 def kept_fields(*names: str) -> Callable[[Item, str], Mapping[str, Any]]:
     """Facts of the item under their own names, where it has them."""
 
@@ -161,6 +168,7 @@ class Task:
         left_out: metrics that published tables have and this task has not, and why; empty where there are none.
         fields: what else stands in a line of answers, of item and answer: the names of Megatron's example, where its
             evaluators look for others than ``answer`` and ``gt_answer``.
+        read_answers: answers in a form that only this benchmark's own program has; ``None`` where a path is none of it.
     """
 
     name: str
@@ -176,6 +184,7 @@ class Task:
     read_folder: Callable[[Path], list[Item]] | None = None
     left_out: str = ""
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields
+    read_answers: Callable[[Path], list[Answer] | None] = no_form
 
     def read_images(self, folder: Path) -> list[Item]:
         """An item for each image of a folder, for questions that hang on nothing but the image.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-_NO = frozenset(("no", "not"))
+_NO = frozenset(("No", "no", "not"))
+_MME_SEEN = 4  # characters of an answer
 
 
 class BinaryScores(NamedTuple):
@@ -29,9 +30,15 @@ class BinaryScores(NamedTuple):
 
 
 def pope_answer(response: str) -> bool:
-    """Whether a response says yes by POPE's rule (Li et al. 2023): no "no" or "not" in its first sentence."""
-    words = response.split(".", maxsplit=1)[0].replace(",", "").lower().split(" ")
+    """Whether a response says yes by POPE's rule (Li et al. 2023): no "No", "no" or "not" in its first sentence."""
+    words = response.split(".", maxsplit=1)[0].replace(",", "").split(" ")
     return not _NO.intersection(words)
+
+
+def mme_answer(response: str) -> str:
+    """``yes``, ``no`` or ``other``, as MME's program finds it in the first four characters (Fu et al. 2023)."""
+    beginning = response.lower()[:_MME_SEEN]
+    return next((word for word in ("yes", "no") if word in beginning), "other")
 
 
 def binary_scores(pairs: Iterable[tuple[bool, bool]]) -> BinaryScores:

@@ -130,6 +130,16 @@ def mvbench_correct(response: str, letter: str, text: str) -> bool:
     return said.replace(".", "") in right or right in said
 
 
+def motionbench_letter(response: str) -> str:
+    """What MotionBench's program makes of an answer (Hong et al. 2025): the first character of what it has in brackets.
+
+    It looks before the first ")", there after the first "(", and takes the first character of the first word.
+    """
+    before = response.strip().split(")", maxsplit=1)[0].strip()
+    inside = before.split("(")[1].strip() if "(" in before else before
+    return inside.split(" ", maxsplit=1)[0][:1]
+
+
 def marked_answer(response: str) -> str:
     r"""What stands in ``\answer{...}`` or ``\boxed{...}``, the last of them; the response where there is none."""
     marked = _MARKED.findall(response)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from omniloom.evaluate.reading import Row, letters, read_json, read_rows, texts, wanted
+from omniloom.evaluate.answer import Answer
+from omniloom.evaluate.reading import Row, letters, read_json, read_rows, suffix_of, texts, wanted
 from omniloom.evaluate.scores.anls import anls
 from omniloom.evaluate.scores.choices import Fallback, leading_letter, mmmu_choice, vlmevalkit_choice
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
@@ -209,6 +210,18 @@ def _of_one_name(item: Item, *names: str) -> Any:
     return next((item.facts[name] for name in names if item.facts.get(name)), None)
 
 
+def read_ocrbench_answers(path: Path) -> list[Answer] | None:
+    """The benchmark's own file with ``predict`` in each row. Its ids, which come twice, are passed over."""
+    rows = read_rows(path) if suffix_of(path) == ".json" and path.is_file() else []
+    if not rows or not all({"dataset_name", "image_path", "question"} <= row.keys() for row in rows):
+        return None
+    return [
+        Answer("", str(row["predict"]), asked=str(row["question"]), shown=str(row["image_path"]))
+        for row in rows
+        if row.get("predict") is not None
+    ]
+
+
 def _ocrbench_fields(item: Item, answer: str) -> dict[str, Any]:
     """As Megatron's example writes them."""
     del answer
@@ -312,4 +325,5 @@ OCRBENCH = Task(
     variants=("published", "megatron"),
     oracle="the rule of its repository: containment, HME100k with case and without spaces",
     fields=_ocrbench_fields,
+    read_answers=read_ocrbench_answers,
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError
+from omniloom.evaluate.answer import Answer
 from omniloom.evaluate.scores.tables import html_table, table_similarity
 from omniloom.evaluate.task import Item, Task, mean_score
 
@@ -22,6 +23,12 @@ def read_tables(path: Path) -> list[Item]:
     if not files:
         raise ConfigError(f"{path}: a folder of *.html expected.")
     return [Item(id=file.stem, images=(file.stem,), answers=(file.read_text(encoding="utf-8"),)) for file in files]
+
+
+def read_answers(path: Path) -> list[Answer] | None:
+    """A folder of ``<name>.html``, as its own program takes answers."""
+    files = sorted(path.glob("*.html")) if path.is_dir() else []
+    return [Answer(file.stem, file.read_text(encoding="utf-8")) for file in files] or None
 
 
 def _similarity(item: Item, text: str, variant: str) -> float:
@@ -49,4 +56,5 @@ RD_TABLEBENCH = Task(
     oracle="its own program on 400 pairs of tables made at random: equal but for 2 whose cells were not closed",
     columns=("predict",),
     fields=_fields,
+    read_answers=read_answers,
 )

@@ -59,9 +59,15 @@ def _mathvista(item: Item, text: str, variant: str) -> bool:
 
 
 def read_scienceqa(path: Path) -> list[Item]:
-    """``problems.json`` (by id, the answer as an index), or rows with the same keys."""
+    """``problems.json`` (by id, the answer as an index), or rows with the same keys.
+
+    Of a file of all parts, as ``problems.json`` is, ``test`` is read.
+    """
+    rows = list(enumerate(read_rows(path)))
+    if len({row.get("split") for _, row in rows}) > 1:
+        rows = [(number, row) for number, row in rows if row.get("split") == "test"]
     items = []
-    for number, row in enumerate(read_rows(path)):
+    for number, row in rows:
         options = letters(wanted(row, "choices", "options", where=path))
         answer = wanted(row, "answer", where=path)
         hint = f"{row['hint']}\n" if row.get("hint") else ""
@@ -74,7 +80,8 @@ def read_scienceqa(path: Path) -> list[Item]:
                 answers=(list(options)[answer] if isinstance(answer, int) else str(answer),),
                 images=(image if isinstance(image, Cell) else f"{name}/{image}",) if image else (),
                 options=options,
-                facts={key: row.get(key) for key in ("subject", "grade", "split")},
+                facts={key: row.get(key) for key in ("subject", "grade", "split")}
+                | {"image": "with an image" if image else "without"},
             )
         )
     return items
@@ -112,7 +119,8 @@ SCIENCEQA = Task(
     metric="accuracy, percent",
     read=read_scienceqa,
     prompt=lettered,
-    score=mean_score(_science, groups=("subject", "grade")),
+    score=mean_score(_science, groups=("image", "subject", "grade")),
     oracle="two published result files of LLaVA: 4,241 and 4,240 of 4,241 letters equal",
+    version="2",
     columns=("text", "outputs"),
 )

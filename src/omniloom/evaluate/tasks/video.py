@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import Row, letters, literal_list, read_rows, wanted
-from omniloom.evaluate.scores.choices import first_capital, leading_letter, mmmu_choice, mvbench_correct
-from omniloom.evaluate.task import Item, Scores, Task, grouped, kept_fields, mean, mean_score, no_fields
+from omniloom.evaluate.answer import Answer
+from omniloom.evaluate.reading import Row, letters, literal_list, read_json, read_rows, suffix_of, wanted
+from omniloom.evaluate.scores.choices import (
+    first_capital,
+    leading_letter,
+    mmmu_choice,
+    motionbench_letter,
+    mvbench_correct,
+)
+from omniloom.evaluate.task import Item, Scores, Task, grouped, kept_fields, mean, mean_score, no_fields, no_form
 from omniloom.evaluate.tasks.answers import choice_or_text
+
+_NOT_PUBLIC = "NA"
 
 
 def read_videomme(path: Path) -> list[Item]:
@@ -96,21 +106,25 @@ def read_mvbench(path: Path) -> list[Item]:
 
 
 def read_choices(path: Path) -> list[Item]:
-    """Rows of MotionBench (``qa``, a list of one), PhysGameBench (``options`` by letter), or of single questions."""
+    """Rows of MotionBench (questions in ``qa``), PhysGameBench (``options`` by letter), or of single questions.
+
+    MotionBench's questions whose answer is not public (``NA``) are left out.
+    """
     items = []
     for row in read_rows(path):
-        asked = row["qa"][0] if row.get("qa") else row
-        name = str(wanted(asked, "uid", "question_id", "id", where=path))
-        items.append(
-            Item(
+        for asked in row.get("qa") or [row]:
+            name = str(wanted(asked, "uid", "question_id", "id", where=path))
+            answer = str(wanted(asked, "answer", where=path))
+            facts = {"class": row.get("class_anno"), "subclass": row.get("subclass_anno")}
+            item = Item(
                 id=name,
                 question=str(wanted(asked, "question", where=path)),
-                answers=(str(wanted(asked, "answer", where=path)),),
+                answers=(answer,),
                 images=(str(row.get("video_path", f"{name}.mp4")),),
                 options=letters(asked.get("options")),
-                facts={"class": row.get("class_anno"), "subclass": row.get("subclass_anno")},
+                facts=facts | {key: row.get(key) for key in ("question_type", "video_type")},
             )
-        )
+            items += [item] if answer != _NOT_PUBLIC else []
     return items
 
 
@@ -135,6 +149,17 @@ def read_perception_test(path: Path) -> list[Item]:
                 )
             )
     return items
+
+
+def read_perception_answers(path: Path) -> list[Answer] | None:
+    """What the benchmark's challenge takes: by video, its questions with the number of the chosen option."""
+    loaded = read_json(path) if suffix_of(path) == ".json" and path.is_file() else None
+    if not isinstance(loaded, dict) or not loaded or not all(isinstance(each, list) for each in loaded.values()):
+        return None
+    rows = [(video, row) for video, several in loaded.items() for row in several]
+    if not all(isinstance(row, dict) and row.keys() >= {"id", "answer_id"} for _, row in rows):
+        return None
+    return [Answer(f"{video}-{row['id']}", ascii_uppercase[int(row["answer_id"])]) for video, row in rows]
 
 
 def _options(item: Item, mark: str) -> str:
@@ -165,6 +190,12 @@ def _letter(item: Item, text: str, variant: str) -> float:
     return float(leading_or_said(item, text) in item.answers)
 
 
+def _motionbench(item: Item, text: str, variant: str) -> float:
+    if variant == "letter":
+        return _letter(item, text, variant)
+    return float(motionbench_letter(text) in item.answers)
+
+
 def _videomme_score(items: Sequence[Item], texts: Sequence[str], variant: str) -> Scores:
     """Accuracy over all questions; and over those with a letter, which is what its own program prints."""
     find = leading_or_said if variant == "letter" else _first_capital
@@ -191,7 +222,7 @@ def leading_or_said(item: Item, text: str) -> str | None:
 def _mvbench(item: Item, text: str, variant: str) -> float:
     if variant == "letter":
         return _letter(item, text, variant)
-    return float(any(mvbench_correct(text, letter, item.options[letter]) for letter in item.answers))
+    return float(any(mvbench_correct(text, letter, item.options.get(letter, "")) for letter in item.answers))
 
 
 def _videomme_fields(item: Item, answer: str) -> dict[str, Any]:
@@ -217,8 +248,11 @@ def _task(
     groups: tuple[str, ...],
     reader: Callable[[Path], list[Item]],
     prompt: Callable[[Item], str],
+    oracle: str,
+    rule: Callable[[Item, str, str], float] = _letter,
+    variants: tuple[str, ...] = ("published",),
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields,
-    oracle: str = "",
+    read_answers: Callable[[Path], list[Answer] | None] = no_form,
 ) -> Task:
     return Task(
         name=name,
@@ -226,10 +260,13 @@ def _task(
         metric="accuracy, percent",
         read=reader,
         prompt=prompt,
-        score=mean_score(_letter, groups=groups),
+        score=mean_score(rule, groups=groups),
+        variants=variants,
         oracle=oracle,
-        columns=("response",),
+        version="1" if len(variants) == 1 else "2",
+        columns=("response", "output"),
         fields=fields,
+        read_answers=read_answers,
     )
 
 
@@ -260,7 +297,14 @@ MVBENCH = Task(
     fields=kept_fields("task_type"),
 )
 MOTIONBENCH = _task(
-    "motionbench", "MotionBench (Hong et al. 2025)", groups=(), reader=read_choices, prompt=_lettered_prompt
+    "motionbench",
+    "MotionBench (Hong et al. 2025)",
+    groups=("question_type", "video_type"),
+    reader=read_choices,
+    prompt=_lettered_prompt,
+    rule=_motionbench,
+    variants=("published", "letter"),
+    oracle="its own program's letters of 400 made answers, all equal; and its accuracy over them",
 )
 PHYSGAME = _task(
     "physgame",
@@ -268,14 +312,17 @@ PHYSGAME = _task(
     groups=("class", "subclass"),
     reader=read_choices,
     prompt=_lettered_prompt,
+    rule=_mvbench,
+    variants=("published", "letter"),
+    oracle="its own program on 400 made answers: equal but for blank ones, which it takes for right",
     fields=kept_fields("class", "subclass"),
-    oracle=_MMMU_LETTERS,
 )
 PERCEPTION_TEST = _task(
     "perception-test",
     "Perception Test (Patraucean et al. 2023)",
     groups=("area", "reasoning"),
     reader=read_perception_test,
-    oracle=_MMMU_LETTERS,
     prompt=_lettered_prompt,
+    oracle=_MMMU_LETTERS,
+    read_answers=read_perception_answers,
 )

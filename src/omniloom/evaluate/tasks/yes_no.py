@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omniloom.errors import ConfigError
-from omniloom.evaluate.reading import SHEETS, read_rows, text_of, wanted
-from omniloom.evaluate.scores.binary import binary_scores, mme_score, pope_answer
+from omniloom.evaluate.answer import Answer
+from omniloom.evaluate.reading import SHEETS, read_rows, suffix_of, text_of, wanted
+from omniloom.evaluate.scores.binary import binary_scores, mme_answer, mme_score, pope_answer
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Item, Scores, Task, image_name, question_with
 
 _MME_COLUMNS = 3
+_MME_COGNITION = frozenset(("commonsense_reasoning", "numerical_calculation", "text_translation", "code_reasoning"))
 
 
 def read_pope(path: Path) -> list[Item]:
     """POPE's rows of question, label and image, in a ``.json`` file of lines, as published, or a list."""
-    text = text_of(path) if path.suffix == ".json" and path.is_file() else ""
-    rows = _json_lines(path, text) if text.lstrip().startswith("{") else read_rows(path)
-    rows = list(rows)
+    files = sorted(path.glob("*pope*.json")) if path.is_dir() else []
+    parts = [(file.stem.rpartition("_")[2], read_rows(file)) for file in files] or [("", read_rows(path))]
+    rows = [{"category": part, **row} if part else row for part, several in parts for row in several]
     names = [str(wanted(row, "question_id", "id", "index", where=path)) for row in rows]
     if len(set(names)) < len(names):  # its three files in one, as Hugging Face has them
         names = [f"{row.get('category', '')}/{name}" for row, name in zip(rows, names, strict=True)]
@@ -40,23 +42,37 @@ def read_mme(path: Path) -> list[Item]:
 
     Or the release's own folders of images and questions by part.
     """
-    if parquet_files(path) or path.suffix in (*SHEETS, ".json"):
+    if parquet_files(path) or suffix_of(path) in (*SHEETS, ".json", ".jsonl"):
         return _mme_of_tables(path)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     if not files:
         return _mme_of_release(path)
-    items = []
+    return [
+        Item(id=name, question=question, answers=(answer,), images=(image,), facts={"part": part})
+        for part, name, (image, question, answer, *_) in _mme_lines(files, columns=_MME_COLUMNS)
+    ]
+
+
+def read_mme_answers(path: Path) -> list[Answer] | None:
+    """MME's files of one part each, with what a model said in a fourth column; a folder of them, or one."""
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path] if path.suffix == ".txt" else []
+    lines = _mme_lines(files, columns=_MME_COLUMNS + 1)
+    return [
+        Answer(name, said, target=right, asked=question, shown=image, kind=part)
+        for part, name, (image, question, right, said, *_) in lines
+    ] or None
+
+
+def _mme_lines(files: Sequence[Path], *, columns: int) -> Iterator[tuple[str, str, list[str]]]:
+    """Part, id and columns of each line; blank ones are passed over."""
     for file in files:
-        for number, line in enumerate(text_of(file).splitlines(), 1):
-            fields = line.split("\t")
-            if len(fields) < _MME_COLUMNS:
-                raise ConfigError(f"{file}: line {number} has {len(fields)} columns; image, question, answer expected.")
-            image, question, answer = fields[:_MME_COLUMNS]
-            name = f"{file.stem}/{image}/{number}"
-            items.append(
-                Item(id=name, question=question, answers=(answer,), images=(image,), facts={"part": file.stem})
-            )
-    return items
+        for number, line in enumerate(text_of(file).split("\n"), 1):
+            fields = line.rstrip("\r").split("\t")
+            if line.strip() and len(fields) < columns:
+                names = ("image", "question", "answer", "what a model said")[:columns]
+                raise ConfigError(f"{file}: line {number} has {len(fields)} columns; {', '.join(names)} expected.")
+            if line.strip():
+                yield file.stem, f"{file.stem}/{fields[0]}/{number}", fields
 
 
 def _mme_of_release(path: Path) -> list[Item]:
@@ -122,31 +138,22 @@ def _pope_f1(pairs: Sequence[tuple[bool | None, bool]]) -> float:
 
 
 def score_mme(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
-    """The sum over parts of accuracy and accuracy+ (both questions of an image right), 200 a part."""
+    """The sum over parts of accuracy and accuracy+ (both questions of an image right), 200 a part.
+
+    Published tables have the sums of its ten parts of perception and of its four of cognition.
+    """
     del variant
     worth = [
-        float(text.strip().lower()[:3].startswith(item.answers[0].strip().lower()[:2]))
-        for item, text in zip(items, answers, strict=True)
+        float(mme_answer(text) == item.answers[0].strip().lower()) for item, text in zip(items, answers, strict=True)
     ]
     images: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for item, value in zip(items, worth, strict=True):
         image = item.facts["image"] if "image" in item.facts else item.images[0]
         images[str(item.facts["part"])][str(image)].append(bool(value))
     parts = {part: mme_score(images[part]) for part in sorted(images)}
-    return Scores(metrics={"score": sum(parts.values())}, items=worth, groups={"part": parts})
-
-
-def _json_lines(path: Path, text: str) -> list[dict[str, object]]:
-    import json  # noqa: PLC0415 - only for this odd form
-
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                rows.append(json.loads(line))
-            except ValueError as error:
-                raise ConfigError(f"{path}: line {number} is not JSON: {error}.") from None
-    return rows
+    cognition = sum(value for part, value in parts.items() if part in _MME_COGNITION)
+    metrics = {"score": sum(parts.values()), "perception": sum(parts.values()) - cognition, "cognition": cognition}
+    return Scores(metrics=metrics, items=worth, groups={"part": parts})
 
 
 _PROMPT = question_with("Please answer yes or no.")
@@ -158,7 +165,8 @@ POPE = Task(
     read=read_pope,
     prompt=_PROMPT,
     score=score_pope,
-    oracle="the confusion matrix of its paper, by hand",
+    oracle="its own program on 3,000 made answers, all five numbers equal",
+    version="2",
 )
 MME = Task(
     name="mme",
@@ -167,5 +175,7 @@ MME = Task(
     read=read_mme,
     prompt=lambda item: item.question,
     score=score_mme,
-    oracle="the rule of its paper, by hand",
+    oracle="its own program on the answers of LaVIN-13B that it brings: 963.6 and 249.6, each part equal",
+    version="2",
+    read_answers=read_mme_answers,
 )
