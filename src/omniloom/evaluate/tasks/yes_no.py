@@ -165,7 +165,7 @@ POPE = Task(
     read=read_pope,
     prompt=_PROMPT,
     score=score_pope,
-    oracle="its own program on 3,000 made answers, all five numbers equal",
+    oracle="its own program on 450 made answers, all five numbers equal",
     version="2",
 )
 MME = Task(
