@@ -13,10 +13,14 @@ from PIL import Image
 from tests.story.test_train_to_score import _model_folder
 from tests.unit.hugging_face_pairs import write_folder
 
+from omniloom.evaluate.tasks import find_task
+from omniloom.generate.prompts import answer_prompts
+from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.build import build
 from omniloom.model.families import read_config_file
 from omniloom.model.initialize import initialize
 from omniloom.tools.main import run
+from omniloom.train.trained import open_trained
 
 ITEMS = 12
 
@@ -92,6 +96,26 @@ def test_draws_are_the_same_in_any_batch_and_partition(work: Path, command: list
     assert answers_of(other) != expected
 
 
+def test_of_several_draws_one_is_given_whatever_the_batch(work: Path, command: list[str]) -> None:
+    drawn = [*command, *DRAWN, "--samples", "5"]
+    for name, flags in (("five", []), ("five-small", ["--batch-size", "2"]), ("five-tokens", ["--batch-tokens", "60"])):
+        assert run([*drawn, "--output-path", str(work / f"{name}.jsonl"), *flags]) == 0
+    five = answers_of(work / "five.jsonl")
+    assert answers_of(work / "five-small.jsonl") == answers_of(work / "five-tokens.jsonl") == five
+    # What is given is one of its draws, each of which hangs on the item's id and the draw's number alone.
+    trained = open_trained(work / "model", template="chatml")
+    items = find_task("ai2d").read(work / "test.json")
+    sampling = SamplingConfig(max_new_tokens=8, temperature=0.9, top_k=20, top_p=0.95)
+    for item in items[:4]:
+        prompt = trained.prompter.prompt(item.question, [Image.open(work / "images" / str(item.images[0]))])
+        draws = [
+            answer_prompts(trained.model, trained.prompter, [prompt], sampling=sampling, keys=[f"{item.id}/{number}"])
+            for number in range(5)
+        ]
+        assert five[item.id]["answer"] in [answer.text for (answer,) in draws]
+    assert run([*command, *DRAWN, "--output-path", str(work / "five.jsonl")]) == 1
+
+
 def test_what_was_done_as_json(work: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     output = str(work / "json.jsonl")
     words = [*command, "--top-p", "0.9", "--stop", "blue", "--stop", "is", "--output-path", output, "--json"]
@@ -120,6 +144,8 @@ def test_what_was_done_as_json(work: Path, command: list[str], capsys: pytest.Ca
         (["--num-samples-per-partition", "3", "--num-partitions", "2", "--partition-id", "2"], "--partition-id 2 of 2"),
         (["--num-samples-per-partition", "-3"], "--num-samples-per-partition -3"),
         (["--batch-tokens", "0"], "batch_tokens 0"),
+        (["--samples", "5"], "samples 5 with temperature 0"),
+        (["--samples", "0", "--temperature", "1"], "samples 0"),
     ],
 )
 def test_flags_that_do_not_fit(

@@ -99,9 +99,9 @@ class AnswerLog:
             return
         there = json.loads(text) if text.strip() else {}
         differing = [
-            f"{key} {there.get(key)!r}, now {value!r}"
-            for key, value in self._identity.items()
-            if there.get(key) != value
+            f"{key} {there.get(key)!r}, now {self._identity.get(key)!r}"
+            for key in self._identity | there
+            if there.get(key) != self._identity.get(key)
         ]
         if differing:
             raise ConfigError(

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError, OmniloomError, SampleError
+from omniloom.evaluate.agreed import agreed_answers
 from omniloom.evaluate.answer_log import AnswerLog, append, piece_of, rows_there
 from omniloom.evaluate.pictures import Pictures
 from omniloom.evaluate.ranks import Share
 from omniloom.evaluate.task import Item, Task
 from omniloom.generate.batches import batches_by_tokens
-from omniloom.generate.prompts import Answer, Prompt, Prompter, answer_prompts
+from omniloom.generate.prompts import Answer, Prompt, Prompter
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
 
@@ -34,6 +35,7 @@ class AnsweringConfig:
         partitions: parts that the items are cut into.
         system: what the system says.
         num_frames: of each video; ``None``: no videos are expected.
+        samples: answers drawn for each item, of which the one most like all of them is given.
     """
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -43,12 +45,18 @@ class AnsweringConfig:
     partitions: int = 1
     system: str | None = None
     num_frames: int | None = None
+    samples: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.partition < self.partitions or min(self.batch_tokens, self.batch_size) < 1:
             raise ConfigError(
                 f"partition {self.partition} of {self.partitions}, batch_tokens {self.batch_tokens}, batch_size "
                 f"{self.batch_size}; a partition below their number, and numbers of at least 1, expected."
+            )
+        if self.samples < 1 or (self.samples > 1 and not self.sampling.draws):
+            raise ConfigError(
+                f"samples {self.samples} with temperature {self.sampling.temperature:g}; at least 1, and a temperature "
+                "above 0 for several, expected: else all are the same."
             )
 
 
@@ -106,6 +114,7 @@ def answer_items(
     sampling = config.sampling
     chosen_by = asdict(sampling) | {"stop": list(sampling.stop)}  # as JSON has it
     seen = {} if config.num_frames is None else {"num_frames": config.num_frames}
+    seen |= {"samples": config.samples} if config.samples > 1 else {}
     log = AnswerLog(output, {"model": model_name, "task": task.name, "system": config.system, **chosen_by, **seen})
     _all_or_none(share, log.__enter__)
     try:
@@ -154,7 +163,9 @@ def _answer(
     for batch in _batches(asking.prompts(items), config):
         keys = [item.id for item, _ in batch]
         prompts = [asked for _, asked in batch]
-        answers = answer_prompts(model, asking.prompter, prompts, sampling=config.sampling, keys=keys)
+        answers = agreed_answers(
+            model, asking.prompter, prompts, sampling=config.sampling, keys=keys, samples=config.samples
+        )
         if share.writes:
             append(output, [asking.row(*asked, answer) for asked, answer in zip(batch, answers, strict=True)])
         made += len(batch)
@@ -189,7 +200,7 @@ class _Asking:
 def _batches(asked: Iterable[tuple[Item, Prompt]], config: AnsweringConfig) -> Iterator[list[tuple[Item, Prompt]]]:
     return batches_by_tokens(
         asked,
-        tokens=lambda one: len(one[1].ids) + config.sampling.max_new_tokens,
+        tokens=lambda one: (len(one[1].ids) + config.sampling.max_new_tokens) * config.samples,
         budget_tokens=config.batch_tokens,
         most_rows=config.batch_size,
     )

@@ -47,8 +47,8 @@ def embed_prompts(
     input_ids = names.to(device)
     if isinstance(model, LanguageModel):
         return Embedded(model.embed(input_ids), names)
-    if isinstance(images, ShownTiles):
-        images = images.tiles[images.shown]
+    shown = images.shown if isinstance(images, ShownTiles) else None
+    images = images.tiles if isinstance(images, ShownTiles) else images
     groups = [images] if isinstance(images, Tensor) else list(images or ())
     if not any(len(group) for group in groups):
         return Embedded(model.embed(input_ids, visit_tower=False), names)
@@ -57,6 +57,9 @@ def embed_prompts(
         raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
     places = (names == model.config.image_token_id).nonzero()[:, 0]
     features, numbers = _of_groups(model, groups, device)
+    if shown is not None:
+        features = features.reshape(len(groups[0]), -1, features.shape[-1])[shown.to(device)].flatten(0, 1)
+        numbers = numbers.reshape(len(groups[0]), -1)[shown.cpu()].flatten()
     if len(features) != len(places):
         raise InputError(
             f"{len(features)} image features for {len(places)} placeholders (id {model.config.image_token_id}). "

@@ -13,7 +13,7 @@ import torch
 from omniloom.generate.decoding import generate
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.generate.stops import text_before_stop
-from omniloom.model.llava import Llava
+from omniloom.model.llava import Llava, ShownTiles
 from omniloom.vlm.conversation import Turn, place_images
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.jinja_template import JinjaTemplate
@@ -137,7 +137,6 @@ def answer_prompts(
         keys: names of the answers, which draws hang on; by default the prompts' numbers.
         on_text: called for each word with the prompt's number and its answer's text so far, white space and all.
     """
-    tiles = [prompt.tiles for prompt in prompts if prompt.tiles is not None]
 
     def tell(row: int, ids: Sequence[int]) -> None:
         if on_text is not None:
@@ -148,9 +147,25 @@ def answer_prompts(
         [prompt.ids for prompt in prompts],
         sampling=sampling,
         stop_tokens=prompter.stop_tokens,
-        images=torch.cat(tiles) if tiles else None,
+        images=_shown_tiles(prompts),
         keys=keys,
         text_of=prompter.plain_text,
         on_words=None if on_text is None else tell,
     )
     return [Answer(prompter.text(one.token_ids, stop=sampling.stop), one.ended) for one in made]
+
+
+def _shown_tiles(prompts: Sequence[Prompt]) -> ShownTiles | None:
+    """The tiles of prompts; those of a prompt that comes several times are there once."""
+    firsts: dict[int, int] = {}
+    tiles: list[torch.Tensor] = []
+    shown: list[int] = []
+    for prompt in prompts:
+        if prompt.tiles is None:
+            continue
+        if id(prompt.tiles) not in firsts:
+            firsts[id(prompt.tiles)] = sum(map(len, tiles))
+            tiles.append(prompt.tiles)
+        first = firsts[id(prompt.tiles)]
+        shown += range(first, first + len(prompt.tiles))
+    return ShownTiles(torch.cat(tiles), torch.tensor(shown)) if tiles else None

@@ -48,6 +48,12 @@ ASKING: Sequence[Callable[[Any], Any]] = (
     click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True),
     *SAMPLING,
     click.option("--beams", "--num-beams", "beams", default=1, show_default=True, help="Of beam search; 1: none."),
+    click.option(
+        "--samples",
+        default=1,
+        show_default=True,
+        help="Answers drawn for each item, of which the one most like all of them is given; with a temperature.",
+    ),
     click.option("--batch-size", default=16, show_default=True, help="Items answered together at most."),
     click.option("--batch-tokens", default=65_536, show_default=True, help="Tokens of a batch: bounds its memory."),
     click.option("--num-frames", default=_VIDEO_FRAMES, show_default=True, help="Of a video."),
@@ -144,6 +150,7 @@ def make_answers(
         partitions=partitions,
         system=words["system"],
         num_frames=words["num_frames"] if has_videos(items, folder) else None,
+        samples=words["samples"],
     )
     with job():
         share, cut = share_of_rank(tensor=words["tensor"], device=own_device().type)

@@ -138,6 +138,27 @@ def cider_d(
     return CorpusScore(_mean(items), items)
 
 
+def agreement(candidates: Sequence[Tokens]) -> list[float]:
+    """How much each of some texts that say the same is like all of them: CIDEr-D's cosine, with all n-grams alike.
+
+    The one with the highest is the choice of minimum Bayes risk (Kumar and Byrne 2004) under this likeness. Frequencies
+    in a whole set are left out: so a choice hangs on nothing but its own candidates.
+
+    Args:
+        candidates: tokens of each; at least one.
+
+    Returns:
+        The mean likeness of each, from 0 to 1; higher for what several say alike.
+    """
+    counted = Counter(map(tuple, candidates))
+    weighted = {one: _Weighted.of(one, 1.0, {}) for one in counted}
+    worth = {
+        one: math.fsum(count * _similarity(ours, weighted[other]) for other, count in counted.items()) / len(candidates)
+        for one, ours in weighted.items()
+    }
+    return [worth[tuple(one)] for one in candidates]
+
+
 class _Weighted(NamedTuple):
     """The n-grams of a caption, weighted by frequency, and the norm of the weights for each n."""
 
