@@ -15,8 +15,8 @@ clip = Path(options.data).read_bytes()
 
 
 def frames_of(file: CountingFile) -> torch.Tensor:
-    if options.mode in ("near", "threads"):
-        with VideoReader(file, threads=2 if options.mode == "threads" else 1) as reader:
+    if options.mode in ("near", "one_thread"):
+        with VideoReader(file, threads=1) as reader:
             tolerance_seconds = 1.0 if options.mode == "near" else 0.0
             return reader.uniform_frames(options.frames, tolerance_seconds=tolerance_seconds).tensor()
     return get_single_frames_uniform(AVDecoder(file), options.frames)

@@ -33,6 +33,7 @@ from omniloom.data.loader.messages import (
 from omniloom.data.loader.runner import LaneRunner
 from omniloom.data.loader.transport import SlabWriter
 from omniloom.data.loader.watch import Board, StackFile
+from omniloom.data.media.av_threads import give_threads
 from omniloom.data.pipeline.stream import State
 from omniloom.errors import WorkerError
 
@@ -79,6 +80,7 @@ class Worker:
         os.close(board_descriptor)
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # as torch's own workers do
+        give_threads(max(1, order.threads))
         if order.on_start is not None:
             order.on_start(order.number)
         self._runner = LaneRunner(

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,15 +51,17 @@ class GuardedFile:
 
     Args:
         file: a binary file that seeks. Others may move its position between two reads.
+        lock: held while the file is used, by all that share it; its own by default.
         patience_seconds: see `PATIENCE_SECONDS`.
 
     Attributes:
         read_bytes: bytes read so far.
     """
 
-    def __init__(self, file: BinaryIO, *, patience_seconds: float) -> None:
+    def __init__(self, file: BinaryIO, *, patience_seconds: float, lock: threading.Lock | None = None) -> None:
         self.read_bytes = 0
         self._file = file
+        self._lock = lock or threading.Lock()
         self._patience_seconds = patience_seconds
         self._position = 0
         self._deadline = time.monotonic() + patience_seconds
@@ -79,8 +82,9 @@ class GuardedFile:
     def read(self, size: int = -1) -> bytes:
         """Bytes from the position."""
         self.check()
-        self._file.seek(self._position)
-        data = self._file.read(size)
+        with self._lock:
+            self._file.seek(self._position)
+            data = self._file.read(size)
         self._position += len(data)
         self.read_bytes += len(data)
         return data
@@ -89,7 +93,8 @@ class GuardedFile:
         """Move the position."""
         self.check()
         if whence == os.SEEK_END:
-            self._position = self._file.seek(offset, whence)
+            with self._lock:
+                self._position = self._file.seek(offset, whence)
         else:
             self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
         return self._position
@@ -103,7 +108,8 @@ class Media:
     """An open container. Close it, or use it in a ``with``.
 
     Args:
-        source: content (bytes), a path, a URL, or an open binary file that seeks.
+        source: content (bytes), a path, a URL, an open binary file that seeks, or a `Media` whose source is read by
+            another thread at the same time; close it before that one.
         patience_seconds: see `PATIENCE_SECONDS`.
 
     Attributes:
@@ -122,8 +128,11 @@ class Media:
         av = load_av()
         self.is_fresh = True
         self._opened_here = isinstance(source, (str, os.PathLike))
-        self._source = _open_source(source)
-        self.file = GuardedFile(self._source, patience_seconds=patience_seconds)
+        beside = source if isinstance(source, Media) else None
+        self._lock: threading.Lock = beside._lock if beside else threading.Lock()
+        self._source: Any = beside._source if beside else _open_source(source)
+        self._patience_seconds = patience_seconds
+        self.file = GuardedFile(self._source, patience_seconds=patience_seconds, lock=self._lock)
         self.container: InputContainer
         try:
             with self.errors():
@@ -151,7 +160,12 @@ class Media:
     @property
     def size_bytes(self) -> int:
         """Size of the source in bytes."""
-        return int(self._source.seek(0, os.SEEK_END))
+        with self._lock:
+            return int(self._source.seek(0, os.SEEK_END))
+
+    def beside(self) -> Media:
+        """The same source opened once more, for another thread; close it before this one. Raises as `Media` does."""
+        return Media(self, patience_seconds=self._patience_seconds)
 
     def select(self, stream: Any) -> None:
         """Read packets of one stream only; those of the others are passed over where the container allows it."""

@@ -6,12 +6,14 @@ import contextlib
 import math
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from omniloom.data.media.av_open import MAX_PIXELS, Media, load_av
+from omniloom.data.media.av_open import FARTHEST, MAX_PIXELS, Media, load_av
+from omniloom.data.media.av_threads import equal_pieces, spare_threads
 from omniloom.data.media.av_walk import Range, Walk, decode_all
 from omniloom.errors import SampleError
 
@@ -20,6 +22,7 @@ Pixels = npt.NDArray[np.uint8]
 _TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _SLACK_SECONDS = 0.5
 _ROUNDING_SECONDS = 0.000_5
+_PIECE_FRAMES = 16  # fewer take less time than opening the container once more
 
 
 class Picture(NamedTuple):
@@ -61,7 +64,7 @@ class VideoTrack:
         number: which of its video streams.
         rotate: turn frames as the container says they are shown.
         strict: refuse damaged frames; otherwise the decoder conceals what it can.
-        threads: how many frames are decoded at once.
+        threads: how many pieces between key frames are decoded at once; ``None``: see `spare_threads`.
 
     Attributes:
         stream: PyAV's.
@@ -75,7 +78,7 @@ class VideoTrack:
     """
 
     def __init__(
-        self, media: Media, *, number: int = 0, rotate: bool = True, strict: bool = True, threads: int = 1
+        self, media: Media, *, number: int = 0, rotate: bool = True, strict: bool = True, threads: int | None = None
     ) -> None:
         streams: Any = media.container.streams.video
         if number >= len(streams):
@@ -86,7 +89,7 @@ class VideoTrack:
             )
         self.media = media
         self.stream: Any = streams[number]
-        self._rotate = rotate
+        self._number, self._rotate, self._strict, self._threads = number, rotate, strict, threads
         context: Any = self.stream.codec_context
         if context is None:
             raise SampleError(f"FFmpeg has no decoder for video stream {number}", reason="no-decoder")
@@ -94,8 +97,6 @@ class VideoTrack:
             raise _too_large(context.width, context.height)
         if not context.is_open:
             context.options = {"err_detect": "explode"} if strict else {}
-            if threads > 1:
-                context.thread_type, context.thread_count = "FRAME", threads
         self.begin: int = self.stream.start_time or 0
         self.frame_ticks = float(1 / ((self.stream.average_rate or 25) * self.stream.time_base))
         # AVI keeps no time of presentation; what FFmpeg makes up for reordered frames is wrong.
@@ -183,7 +184,61 @@ class VideoTrack:
         if self.is_counted:
             return self._read_blindly(ranges, size)
         order = sorted(range(len(ranges)), key=lambda number: (ranges[number].latest, ranges[number].last))
-        walk = Walk(self.media, self.stream, [ranges[number] for number in order], begin=self.begin)
+        in_order = [ranges[number] for number in order]
+        results: list[list[Picture]] = [[] for _ in ranges]
+        for number, pictures in zip(order, self._read_pieces(in_order, size), strict=True):
+            results[number] = pictures
+        return results
+
+    def _read_pieces(self, ranges: Sequence[Range], size: tuple[int, int] | None) -> list[list[Picture]]:
+        """As `read`, of ranges by their begin: pieces of about the same work at once, each by a decoder of its own."""
+        threads = spare_threads() if self._threads is None else self._threads
+        if threads < 2 or len(ranges) < 2:
+            return self._read_in_order(ranges, size)
+        work = self._work(ranges)
+        worth = int(sum(work) / (_PIECE_FRAMES * self.frame_ticks))
+        pieces = equal_pieces(work, max(1, min(threads, worth)))
+        if len(pieces) < 2:
+            return self._read_in_order(ranges, size)
+        first, *others = ([ranges[number] for number in piece] for piece in pieces)
+        with contextlib.ExitStack() as opened:
+            tracks = [self._beside(opened.enter_context(self.media.beside())) for _ in others]
+            with ThreadPoolExecutor(len(tracks), "omniloom-video") as pool:
+                found = [
+                    pool.submit(track._read_in_order, piece, size) for track, piece in zip(tracks, others, strict=True)
+                ]
+                pictures = self._read_in_order(first, size)
+            self.media.file.read_bytes += sum(track.media.file.read_bytes for track in tracks)
+            return [*pictures, *(one for future in found for one in future.result())]
+
+    def _beside(self, media: Media) -> VideoTrack:
+        """The same stream of the same source, opened once more."""
+        return VideoTrack(media, number=self._number, rotate=self._rotate, strict=self._strict, threads=1)
+
+    def _work(self, ranges: Sequence[Range]) -> list[float]:
+        """Ticks that are decoded for each range; those that are decoded with the one before it count there.
+
+        A range begins anew at a key frame that the container's index shows behind the range before.
+        """
+        index, (declared, _) = self.stream.index_entries, self.declared_end()
+        work = [0.0]
+        begun = 0
+        reached = -math.inf
+        for number, one in enumerate(ranges):
+            place = index.search_timestamp(int(max(-FARTHEST, min(one.latest, FARTHEST))), backward=True)
+            key = float(index[place].timestamp) if place >= 0 else -math.inf
+            end = max(one.first, min(one.last, math.inf if declared is None else declared))
+            if key > reached and number:
+                begun = number
+            start = max(reached, key, self.begin)
+            work[begun] += max(0.0, end - start) + self.frame_ticks if math.isfinite(end) else 0.0
+            reached = max(reached, end)
+            work.append(0.0)
+        return work[:-1]
+
+    def _read_in_order(self, ranges: Sequence[Range], size: tuple[int, int] | None) -> list[list[Picture]]:
+        """As `read`, of ranges by their begin, in one pass."""
+        walk = Walk(self.media, self.stream, ranges, begin=self.begin)
         pictures: dict[float, Picture] = {}
         for frame in walk.frames():
             pictures[frame.pts] = self._picture(frame, frame.pts, size)
@@ -196,11 +251,8 @@ class VideoTrack:
             raise SampleError(
                 f"the frame at {seconds:.3f} s cannot be decoded: {walk.damage}", reason="corrupt-media"
             ) from walk.damage
-        results: list[list[Picture]] = [[] for _ in ranges]
-        for number, times in zip(order, walk.chosen, strict=True):
-            results[number] = [pictures[time] for time in times]
         self._check_end(ranges, walk.data_end)
-        return results
+        return [[pictures[time] for time in times] for times in walk.chosen]
 
     def _check_end(self, ranges: Sequence[Range], data_end: float | None) -> None:
         """See that nothing was asked for that the header promises and the data do not hold."""

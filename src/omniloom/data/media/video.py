@@ -90,8 +90,9 @@ class VideoReader:
         stream: which of its video streams.
         rotate: turn frames as the container says they are shown.
         strict: refuse damaged frames (``corrupt-media``); otherwise the decoder conceals what it can.
-        threads: threads of the decoder. One, for the cores belong to the workers of a loader, and a process that
-            forks must have no others; more help where one video is waited for. The frames are the same.
+        threads: how many pieces between key frames are decoded at once, where several are wanted; the frames are the
+            same. ``None``: one in worker processes and in threads, for others use the cores there; elsewhere one a
+            core, at most 4.
         patience_seconds: how long opening may take, and how long no frame may come, before it counts as hung.
 
     Raises:
@@ -107,7 +108,7 @@ class VideoReader:
         stream: int = 0,
         rotate: bool = True,
         strict: bool = True,
-        threads: int = 1,
+        threads: int | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         with ExitStack() as stack:

@@ -1,0 +1,56 @@
+"""How many pieces of a video are decoded at once where nobody says.
+
+Pieces between key frames do not need each other, so they are decoded side by side, each by a decoder of its own without
+threads: that takes nearly the n-th part of the time, where FFmpeg's own threads wait for one another's frames.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+MOST_THREADS = 4
+"""More are used only where they are asked for: each holds frames and a decoder."""
+
+_given: list[int] = []
+
+
+def give_threads(count: int) -> None:
+    """From now on videos of this process take so many threads: a worker of a loader has its share of the cores."""
+    _given[:] = [count]
+
+
+def spare_threads() -> int:
+    """Threads for a video: the cores of this process, but one where others use them.
+
+    Others do in threads beside the main one, and in processes that multiprocessing started: whoever made these made
+    as many as there are cores.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return 1
+    if _given:
+        return _given[0]
+    if multiprocessing.parent_process() is not None:
+        return 1
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # as torchrun sets it
+    return max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) // ranks))
+
+
+def equal_pieces(work: Sequence[float], count: int) -> list[range]:
+    """Cut a row of tasks into at most `count` pieces of about the same work; none is empty.
+
+    Args:
+        work: of each task, at least 0; a task without work stays with the one before it.
+        count: how many pieces, at least 1.
+    """
+    sums = [0.0, *accumulate(work)]
+    cuts = [0]
+    for number in range(1, count):
+        aim = sums[-1] * number / count
+        nearest = min(abs(reached - aim) for reached in sums[cuts[-1] :])
+        cuts.append(max(cut for cut in range(cuts[-1], len(sums)) if abs(sums[cut] - aim) == nearest))
+    cuts.append(len(work))
+    return [range(first, last) for first, last in pairwise(cuts) if first < last]
