@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from omniloom.errors import ConfigError
 from omniloom.model.attention import Attend
+from omniloom.model.dropout import draws
 from omniloom.model.hugging_face import HuggingFaceDecoder
 from omniloom.parallel.layers import layers_of
 
@@ -39,10 +40,10 @@ def recompute_layers(model: nn.Module, every: Mapping[str, int]) -> None:
             raise ConfigError(f"parallel.recompute: {name!r} found; one of {', '.join(layered)} expected.")
         if number < 0:
             raise ConfigError(f"parallel.recompute: {name}: {number} found; at least 0 expected.")
-        # No layer of ours draws random numbers, so that their state need not be kept.
-        draws = isinstance(model.get_submodule(name), HuggingFaceDecoder)
+        # Where no layer draws random numbers, their state need not be kept.
+        drawing = draws(model) or isinstance(model.get_submodule(name), HuggingFaceDecoder)
         for layer in parts[name][::number] if number else ():
-            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=draws)
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=drawing)
 
 
 def compile_layers(model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from omniloom.model.documents import Documents
+from omniloom.model.dropout import draws
 from omniloom.model.llava import ShownTiles
 from omniloom.model.loss import IGNORED, LossSum, TokenGroups
 
@@ -41,6 +43,8 @@ class PackedMicroBatch:
         num_images: tiles that the tower sees.
         groups: the data set of each token, where losses are told by data set.
         learned_of_groups: labelled tokens of each data set then.
+        seed: of what is drawn while the model learns, from the keys of its samples: so it hangs on no process and no
+            step, and on no number of ranks.
     """
 
     input_ids: Tensor
@@ -52,6 +56,7 @@ class PackedMicroBatch:
     num_images: int
     groups: TokenGroups | None = None
     learned_of_groups: tuple[int, ...] = ()
+    seed: int = 0
 
     @classmethod
     def of(cls, batch: PackedBatch, device: torch.device, *, sets: int = 0) -> PackedMicroBatch:
@@ -73,6 +78,7 @@ class PackedMicroBatch:
             num_images=len(batch.images),
             groups=None if groups is None else TokenGroups(groups.to(device, non_blocking=True), sets),
             learned_of_groups=learned_of_groups,
+            seed=_seed(getattr(batch, "__restore_key__", ())),
         )
 
     @property
@@ -82,6 +88,8 @@ class PackedMicroBatch:
 
     def loss(self, model: nn.Module) -> LossSum:
         """The summed loss of its labelled tokens."""
+        if model.training and draws(model):
+            torch.manual_seed(self.seed)
         loss: LossSum = model.loss(  # type: ignore[operator]
             self.input_ids,
             labels=self.labels,
@@ -91,6 +99,11 @@ class PackedMicroBatch:
             **({} if self.groups is None else {"token_groups": self.groups}),
         )
         return loss
+
+
+def _seed(keys: object) -> int:
+    """A seed from restore keys, which are tuples of numbers and names."""
+    return int.from_bytes(hashlib.blake2b(repr(keys).encode(), digest_size=7).digest(), "big")
 
 
 def _groups(batch: PackedBatch, sets: int) -> tuple[Tensor, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.loader import Loader
 from omniloom.data.open import get_savable_loader
 from omniloom.model.build import build as build_module
+from omniloom.model.dropout import add_dropout
 from omniloom.model.lora import add_lora
 from omniloom.parallel.collectives import Group
 from omniloom.parallel.feed import GroupLoader
@@ -31,7 +32,7 @@ from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
-from omniloom.train.parts import freeze, lora_of
+from omniloom.train.parts import dropout_of, freeze, lora_of
 from omniloom.train.recipe import Recipe
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
@@ -47,6 +48,7 @@ def build(recipe: Recipe) -> Run:
     model = build_module(config, device="meta")
     add_lora(model, lora_of(recipe.parts))
     freeze(model, recipe.parts)
+    add_dropout(model, dropout_of(recipe.parts, stages=recipe.parallel.pipeline))
     model = parallelize(model, recipe.parallel, ranks).to_empty(device=device)
     fill_model(model, recipe.model, config, seed=recipe.seed)
     gather_each_once(model)

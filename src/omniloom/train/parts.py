@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from omniloom.errors import ConfigError
+from omniloom.model.dropout import DropoutConfig
 from omniloom.model.lora import LoraConfig, is_lora
 
 
@@ -22,12 +23,15 @@ class PartConfig:
         first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings); 0: all
             of the part is trained.
         lora: leave the part's matrices as they are, and learn small products beside them; ``None``: learn the part.
+        dropout: what is left out of it while it learns; ``None``: nothing. The draws of a batch hang on its samples'
+            keys alone.
     """
 
     train: bool = True
     rate: float = 1.0
     first_layer: int = 0
     lora: LoraConfig | None = None
+    dropout: DropoutConfig | None = None
 
     def __post_init__(self) -> None:
         if self.rate < 0 or self.first_layer < 0:
@@ -61,6 +65,20 @@ def freeze(model: nn.Module, parts: Mapping[str, PartConfig]) -> None:
 def lora_of(parts: Mapping[str, PartConfig]) -> dict[str, LoraConfig]:
     """The parts beside whose matrices something is learned."""
     return {name: part.lora for name, part in parts.items() if part.lora is not None and part.train}
+
+
+def dropout_of(parts: Mapping[str, PartConfig], *, stages: int = 1) -> dict[str, DropoutConfig]:
+    """The parts of which something is left out.
+
+    Raises:
+        ConfigError: there are several stages of a pipeline, whose batches come in between each other.
+    """
+    found = {name: part.dropout for name, part in parts.items() if part.dropout is not None}
+    if found and stages > 1:
+        raise ConfigError(
+            f"parts.{next(iter(found))}.dropout: found with parallel.pipeline {stages}; one without the other expected."
+        )
+    return found
 
 
 def parameter_groups(model: nn.Module, parts: Mapping[str, PartConfig], *, weight_decay: float) -> list[dict[str, Any]]:
