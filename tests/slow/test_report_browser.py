@@ -30,7 +30,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = [
             {"step": n, "loss": 3 * math.exp(-n / 40) + number, "learned_tokens": 100, "learning_rate": 1e-3 / n,
              "gradient_norm": 2.0, "tokens_per_second": 900.0, "images_per_second": 3.0, "step_seconds": 0.1,
-             "data_wait_seconds": 0.01, "skipped_steps": int(n == 7)}
+             "data_wait_seconds": 0.01, "skipped_steps": int(n == 7),
+             "loss/captions": 3 * math.exp(-n / 30) + number, "loss/charts": 3 * math.exp(-n / 90) + number,
+             "learned_tokens/captions": 75, "learned_tokens/charts": 25}
             | ({"validation_loss": 3 * math.exp(-n / 50) + number} if n % 20 == 0 else {})
             for n in range(1, 201)
         ]  # fmt: skip
@@ -78,7 +80,8 @@ def test_it_draws_and_the_console_is_silent(page: Path, scheme: str, number: int
 
 def test_the_tree_that_the_browser_makes(page: Path, tmp_path: Path) -> None:
     tree = _browse(page, "--dump-dom", profile=tmp_path / "profile").stdout
-    assert tree.count("<svg") == 8  # of ten charts, memory and fill are not recorded
+    assert tree.count("<svg") == 8 + 2  # of ten charts, memory and fill are not recorded; and one of data sets a run
+    assert tree.count("Loss by data set") == 2 * 2  # over the chart, and in its description
     assert tree.count("<polyline") > 20
     assert tree.count('<img alt="image of item') == 4
     assert "<script" not in tree

@@ -35,7 +35,7 @@ TAGS = frozenset(
     re.findall(
         r"\w+",
         "html head meta title style body h1 h2 h3 p nav a section article div span b i dl dt dd table tr th td figure "
-        "figcaption em svg g line text polyline circle rect ul li details summary",
+        "figcaption em pre svg g line text polyline circle rect ul li details summary",
     )
 )
 STEPS = (

@@ -1,4 +1,4 @@
-"""Scores side by side, and held-out losses by data set."""
+"""Scores side by side, and losses by data set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from omniloom.report.charts import NOTHING
 from omniloom.report.comparison import comparisons
+from omniloom.report.data_set_sections import data_set_charts, data_set_names, data_set_table
 from omniloom.report.page import report_page
 from omniloom.report.records import read_result, read_run
 
@@ -46,14 +48,35 @@ def test_scores_by_one_rule_and_truth_stand_side_by_side_with_the_published_one(
     assert html.count("<figure") == 2, "ChartQA and 500 of the questions have one score, and none published beside it"
 
 
-def test_held_out_losses_by_data_set(tmp_path: Path) -> None:
+def test_losses_by_data_set(tmp_path: Path) -> None:
+    """Drawn in the colours of data sets, held-out ones dashed beside them; ends and tokens in a table, by hand."""
     steps = [
-        {"step": n, "loss": 1.0, "learned_tokens": 1}
-        | ({"validation_loss": 2.0, "validation_loss/charts": 3.0, "validation_loss/<b>": 1.0} if n % 2 == 0 else {})
-        for n in range(1, 7)
+        {"step": n, "loss": 1.0, "learned_tokens": 40}
+        | ({"loss/charts": 8.0 / n, "learned_tokens/charts": 30} if n != 3 else {})
+        | {"loss/<b>": 2.0, "learned_tokens/<b>": 10 if n != 3 else 40}
+        | ({"validation_loss": 2.0, "validation_loss/charts": 3.0, "validation_loss/new": 1.0} if n % 2 == 0 else {})
+        for n in range(1, 5)
     ]
     (tmp_path / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    (tmp_path / "recipe.yaml").write_text("loop: {steps: 6}\n")
-    page = report_page([read_run(tmp_path)])
-    assert "Held-out loss by data set" in page
-    assert '<em class="mark0">charts</em><em class="mark1">&lt;b&gt;</em>' in page
+    (tmp_path / "recipe.yaml").write_text("loop: {steps: 4}\n")
+    run = read_run(tmp_path)
+    assert data_set_names(run) == ["charts", "<b>", "new"]
+    page = report_page([run])
+    assert "Loss by data set" in page
+    named = ("0", "charts"), ("0", "charts, held-out"), ("1", "&lt;b&gt;"), ("2", "new")
+    assert "".join(f'<em class="mark{colour}">{name}</em>' for colour, name in named) in page
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", data_set_table(run))
+    assert [cells[6 * n : 6 * n + 6] for n in range(3)] == [
+        ["charts", "90", "56.2%", "8", "2", "3"],
+        ["&lt;b&gt;", "70", "43.8%", "2", "2", NOTHING],
+        ["new", NOTHING, NOTHING, NOTHING, NOTHING, "1"],
+    ]
+
+
+def test_more_data_sets_than_colours_are_told(tmp_path: Path) -> None:
+    row = {"step": 1, "loss": 1.0} | {f"loss/{n}": 1.0 for n in range(11)}
+    (tmp_path / "steps.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "recipe.yaml").write_text("loop: {steps: 1}\n")
+    run = read_run(tmp_path)
+    assert "; 3 more are in the table alone" in data_set_charts(run)
+    assert data_set_table(run).count("<tr><td>") == 11

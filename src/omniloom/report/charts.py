@@ -101,7 +101,8 @@ def line_chart(
         named: tell the curves' labels in their colours beside the title, where colours are not those of runs.
     """
     curves = sorted((curve for curve in curves if curve.points), key=lambda curve: curve.style != "faint")
-    names = "".join(f'<em class="mark{each.colour}">{escape(each.label)}</em>' for each in curves) if named else ""
+    told = [each for each in curves if named and each.style != "faint"]
+    names = "".join(f'<em class="mark{each.colour}">{escape(each.label)}</em>' for each in told)
     head = f"<figcaption><b>{escape(title)}</b> <span>{escape(note)}</span>{names}</figcaption>"
     if not curves:
         return f'<figure class="chart">{head}<p class="none">not recorded</p></figure>'

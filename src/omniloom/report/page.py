@@ -13,6 +13,7 @@ from omniloom.report.charts import counted
 from omniloom.report.comparison import comparisons
 from omniloom.report.gallery import cards
 from omniloom.report.records import ItemRecord, ResultRecord, RunRecord
+from omniloom.report.reproduction import as_html
 from omniloom.report.style import RUN_COLOURS, style
 
 # Nothing is fetched and no script runs, even if a text slipped through.
@@ -54,7 +55,9 @@ def report_page(
         sections.append(("scores", "Scores", f"{_SCORES}{score_sections.result_cards(results)}"))
     if items:
         sections.append(("items", "Items", score_sections.gallery(items, shown)))
-    sections.append(("published", "Published numbers", f"{_PUBLISHED}{score_sections.anchors_table(results)}"))
+    sections.append(
+        ("published", "Published numbers", f"{_PUBLISHED}{score_sections.anchors_table(results)}{as_html()}")
+    )
     if runs:
         sections.append(("settings", "Settings", f"{_SETTINGS}{run_sections.recipes(runs)}"))
     sections.append(("failures", "Failures", _failures(faults)))

@@ -23,9 +23,8 @@ from omniloom.report.curves import (
     thinned,
     wait_share,
 )
+from omniloom.report.data_set_sections import data_set_charts, data_set_table
 from omniloom.report.records import RunRecord
-
-_HELD_OUT = "validation_loss/"
 
 
 def overview(runs: Sequence[RunRecord]) -> str:
@@ -98,27 +97,8 @@ def charts(runs: Sequence[RunRecord]) -> str:
         )
         for chart in _CHARTS
     )  # fmt: skip
-    drawn += "".join(_held_out_chart(run) for run in runs)
-    return f'{legend(runs)}<div class="grid2">{drawn}</div>'
-
-
-def _held_out_chart(run: RunRecord) -> str:
-    """The held-out loss of each data set, where a run has several; the first eight have colours of their own."""
-    names = [name for name in run.columns if name.startswith(_HELD_OUT)][:8]
-    if not names:
-        return ""
-    curves = [
-        Curve(label=name.removeprefix(_HELD_OUT), colour=colour, points=thinned(over_steps(run, name)), style="dots")
-        for colour, name in enumerate(names)
-    ]
-    return line_chart(
-        curves,
-        title=f"Held-out loss by data set, {run.name}",
-        x_name="step",
-        y_name="nats a token",
-        log=True,
-        named=True,
-    )
+    drawn += "".join(map(data_set_charts, runs))
+    return f'{legend(runs)}<div class="grid2">{drawn}</div>{"".join(map(data_set_table, runs))}'
 
 
 def legend(runs: Sequence[RunRecord]) -> str:

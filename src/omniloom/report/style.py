@@ -88,6 +88,8 @@ dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 .gallery img { max-width: 100%; min-width: 96px; border-radius: 3px; }
 details { margin: .6rem 0; }
 summary { cursor: pointer; color: var(--soft-ink); font-size: 13px; }
+.commands { font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0;
+  padding: .6rem .7rem; background: var(--fill); border-radius: 5px; }
 .recipe td { font: 12px/1.4 ui-monospace, monospace; }
 .recipe td:first-child { white-space: nowrap; }
 @media print { body { max-width: none; padding: 0; } .card, .chart { break-inside: avoid; } }
