@@ -342,15 +342,6 @@ def test_batches_of_other_sizes_are_blended_by_batch_and_their_place_is_saved(ca
     again = energon.get_loader(blend)
     again.restore_state_rank(state)
     assert [batch for _, batch in zip(range(20), again, strict=False)] == expected
-    packed = energon.PackingDataset(
-        energon.get_train_dataset(captions, batch_size=None, worker_config=NO_WORKERS),
-        8,
-        lambda samples: [samples],
-        list,
-        worker_config=NO_WORKERS,
-    )
-    with pytest.raises(omniloom.ConfigError, match="Blend first"):
-        energon.BlendDataset((packed, 1), worker_config=NO_WORKERS)
 
 
 def test_wrappers_that_the_loader_makes_needless_give_the_data_set_itself(samples):

@@ -65,6 +65,8 @@ _HOMES = {
     f"{_ADAPTERS}.reading": "load_yaml load_yaml_json collapse DatasetSubset",
     f"{_ADAPTERS}.loader_interface": "DatasetLoaderInterface",
     f"{_ADAPTERS}.joined": "JoinedWebdatasetFactory",
+    f"{_ADAPTERS}.savable": "Savable SavableDataset BaseWrapperDataset SampleIndex get_sample_restore_key",
+    f"{_ADAPTERS}.av_readers": "AVReader AVReaderByFrames AVReaderByPts",
     f"{_ADAPTERS}.references": (
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin"
@@ -87,7 +89,6 @@ HOME: dict[str, tuple[str, str]] = {
     **{name: (module, name) for module, names in _HOMES.items() for name in names.split()},
     **{name: (f"{_ADAPTERS}.factories", f"LEGACY_FACTORIES[{name}]") for name in _LEGACY},
     "__version__": ("omniloom._version", "__version__"),
-    "SavableDataset": (f"{_ADAPTERS}.dataset", "SavableDataset"),
     "BasicDataLoader": (f"{_ADAPTERS}.loaders", "SavableDataLoader"),
     "DefaultCrudeJsonlDatasetFactory": (f"{_ADAPTERS}.factories", "CrudeJsonlDatasetFactory"),
     "DefaultDecoderWebdatasetFactory": (f"{_ADAPTERS}.factories", "TypedWebdatasetFactory"),
@@ -185,6 +186,7 @@ _FLAVORS = {
 _JSONL = "CrudeJsonlDatasetFactory DefaultCrudeJsonlDatasetFactory"
 _BASE = "BaseCoreDatasetFactory PinMemoryMixin Sample SavableDataset"
 _WRAPPERS = {
+    "base": "BaseWrapperDataset SampleIndex get_sample_restore_key",
     "batch_dataset": "BatchDataset",
     "blend_dataset": "BlendDataset",
     "concat_dataset": "ConcatDataset",
@@ -224,7 +226,7 @@ MODULES: dict[str, str] = {
     "av.av_data": "AVData",
     "av.av_decoder": "AVDecoder AVWebdatasetDecoder",
     "av.av_init": "av_open",
-    "av.av_reader": "AVProbeIndex AVProbeIndexEntry",
+    "av.av_reader": "AVProbeIndex AVProbeIndexEntry AVReader AVReaderByFrames AVReaderByPts",
     "av.utils": "get_clips_uniform get_single_frames_uniform",
     "bracecollapse": "collapse",
     "cache": _CACHE,
@@ -293,6 +295,7 @@ MODULES: dict[str, str] = {
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin MetadatasetV2 Subset=DatasetSubset"
     ),
+    "savable": "Savable",
     "rng": "SystemRng SystemRngState WorkerRng",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
     "savable_loader": "BasicDataLoader SavableDataLoader SavableDataLoaderState",

@@ -242,3 +242,30 @@ class JsonlFileStore(RowsFileStore):
     def __getitem__(self, key: str | int) -> tuple[bytes, SourceInfo]:
         text = str(key)
         return super().__getitem__(text if text.endswith(f".{JSON_PART}") else f"{text}.{JSON_PART}")
+
+    def list_all_samples(self) -> Iterator[ListedEntry]:
+        """All records, by their numbers."""
+        return (ListedEntry(str(row), self._size_of(row), 0) for row in range(len(self)))
+
+    def list_all_sample_parts(self) -> Iterator[ListedEntry]:
+        """The same by the full names of their parts, ``<number>.json``."""
+        return (entry._replace(name=f"{entry.name}.{JSON_PART}") for entry in self.list_all_samples())
+
+    def list_sample_parts(self, key: str | int) -> Iterator[ListedEntry]:
+        """The one part of a record, by its full name, as Energon lists it. Raises MissingKeyError."""
+        try:
+            row = self.rows.row_of(str(key))
+        except KeyError:
+            raise self._missing(str(key)) from None
+        yield ListedEntry(f"{key}.{JSON_PART}", self._size_of(row), 0)
+
+    def get_total_size(self) -> int:
+        """Length of all records in bytes, with what lies between them."""
+        return sum(entry.size_bytes for entry in self.list_all_samples())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _size_of(self, row: int) -> int:
+        _, span = self.rows.origin(row)
+        return 0 if span is None else span[1] - span[0]

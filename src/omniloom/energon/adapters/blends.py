@@ -15,10 +15,14 @@ from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.pipeline.seeding import BATCH
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.plan import Leaf, Plan
-from omniloom.energon.adapters.dataset import SavableDataset
+from omniloom.energon.adapters.dataset import EngineDataset
 from omniloom.errors import ConfigError
 
 Function = Callable[[Any], Any]
+
+
+class NotOneToOneError(ConfigError):
+    """What a data set does with its samples is no function of one of them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def chained(pipeline: Any) -> Function | None:
     """What the stages after the cooks do with a sample, as one function; batches of one count as samples.
 
     Raises:
-        ConfigError: a stage collects samples, or makes several of one.
+        NotOneToOneError: a stage collects samples, or makes several of one.
     """
     functions: list[Function | None] = []
     stage = pipeline
@@ -57,13 +61,10 @@ def chained(pipeline: Any) -> Function | None:
         elif isinstance(stage, Batch) and stage.size == 1 and not gives_many(stage.calls):
             functions[:0] = [_alone, *(function for _, _, function in stage.calls)]
         else:
-            raise ConfigError(
-                f"a blend is of samples or of batches, and a data set of it gives values of {type(stage).__name__}. "
-                "Blend first: by a metadataset, or Blender([(path, weight), ...]), and pack or group the blend"
-            )
+            raise NotOneToOneError(f"values of {type(stage).__name__} are no samples and no batches of a size")
         stage = stage.source
     if stage.gives_many:
-        raise ConfigError("a data set of the blend makes several samples of one; give the blend that task encoder")
+        raise NotOneToOneError("a data set of the blend makes several samples of one")
     return in_sequence([stage.encode, *functions])
 
 
@@ -100,7 +101,7 @@ def _first(values: list[Any]) -> Any:
     return values[0]
 
 
-def blended(parts: Sequence[tuple[Dataset, float]]) -> SavableDataset:
+def blended(parts: Sequence[tuple[Dataset, float]]) -> EngineDataset:
     """The blend of data sets by weight: of their samples, or, where they give batches, of the batches."""
     sizes = tuple(_batch_size(dataset.pipeline) or 1 for dataset, _ in parts)
     weighted = [(dataset, weight * size) for (dataset, weight), size in zip(parts, sizes, strict=True)]
@@ -144,10 +145,10 @@ def _blended_plan(parts: Sequence[tuple[Dataset, float]]) -> Plan:
         leaves += [replace(leaf, weight=leaf.weight / total * weight) for leaf in own]
     first = parts[0][0]
     shuffle = first.plan.shuffle if isinstance(first.plan, Plan) else Plan(()).shuffle
-    return Plan(_named_apart(leaves), shuffle=shuffle, seed=first.worker_config.seed_offset)
+    return Plan(named_apart(leaves), shuffle=shuffle, seed=first.worker_config.seed_offset)
 
 
-def concatenated(datasets: Sequence[Dataset]) -> SavableDataset:
+def concatenated(datasets: Sequence[Dataset]) -> EngineDataset:
     """Data sets for evaluation as one."""
     leaves: list[Leaf] = []
     for dataset in datasets:
@@ -156,12 +157,12 @@ def concatenated(datasets: Sequence[Dataset]) -> SavableDataset:
             raise ConfigError("ConcatDataset: whole data sets for evaluation expected; blend those for training")
         leaves += plan.leaves * plan.passes
     functions = [chained(dataset.pipeline) for dataset in datasets]
-    return _put_together(datasets, InOrder(_named_apart(leaves), 1), functions)
+    return _put_together(datasets, InOrder(named_apart(leaves), 1), functions)
 
 
 def _put_together(
     datasets: Sequence[Dataset], plan: Plan | InOrder, functions: Sequence[Function | None]
-) -> SavableDataset:
+) -> EngineDataset:
     """One data set of single samples over a plan whose leaves are those of all data sets, in their order.
 
     Args:
@@ -183,10 +184,10 @@ def _put_together(
     joined = Make(plan, tuple(named), seed=make.seed, ahead=make.ahead, cooks=tuple(cooks) if any(cooks) else ())
     paths = tuple(path for dataset in datasets for path in dataset.paths)
     code = any(cooks) or first.user_code
-    return SavableDataset(joined, plan, first.worker_config, None, user_code=code, paths=paths)
+    return EngineDataset(joined, plan, first.worker_config, None, user_code=code, paths=paths)
 
 
-def _named_apart(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+def named_apart(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
     """Leaves with names of their own: the second of a name is ``name#2``."""
     seen: dict[str, int] = {}
     named = []

@@ -15,6 +15,7 @@ from omniloom.data import stages
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.recipe import evaluation_unit, lane_share
+from omniloom.energon.adapters.own import described
 from omniloom.energon.adapters.wrappers import (
     BlendDataset,
     ConcatDataset,
@@ -121,7 +122,7 @@ def accepted(function: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _repeated(loaded: Any, *, repetitions: bool) -> Dataset:
-    dataset: Dataset = loaded.dataset.build()
+    dataset: Dataset = described(loaded.dataset.build())
     times = loaded.repetitions if repetitions else None
     if times is None or times == 1:
         return dataset

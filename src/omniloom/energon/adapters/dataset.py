@@ -1,4 +1,4 @@
-"""`SavableDataset`: the engine's data set, with the lengths and descriptions that Energon's users ask it for."""
+"""`EngineDataset`: the engine's data set, with the lengths and descriptions that Energon's users ask it for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from omniloom.data.mixed_cook import WaysCook
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.plan.in_order import InOrder
 from omniloom.energon.adapters.loaders import SavableDataLoader
+from omniloom.energon.adapters.own_stage import OwnStage, placed
+from omniloom.energon.adapters.savable import SavableDataset
+
+_OWN_STATE_KEYS = 1024  # room in a lane's tensor for the state of a data set of a user's own
 
 
 @dataclass(frozen=True)
-class SavableDataset(Dataset):
-    """`omniloom.Dataset` under Energon's name: what the getters, factories and wrapper datasets give."""
+class EngineDataset(Dataset, SavableDataset[Any]):
+    """`omniloom.Dataset` as a `SavableDataset`: what the getters, factories and wrapper datasets give."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return placed(self)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> SavableDataset:
+    def of(cls, dataset: Dataset) -> EngineDataset:
         """The data set under this name."""
         return cls(**{field.name: getattr(dataset, field.name) for field in fields(dataset)})
 
@@ -47,12 +54,26 @@ class SavableDataset(Dataset):
         """Whether there is anything to give."""
         return any(leaf.rows for leaf in self.plan.leaves)
 
-    def can_restore_sample(self) -> bool:
-        """Whether single samples can be made again by their key; always."""
-        return True
+    @property
+    def own(self) -> OwnStage | None:
+        """The stage of a data set of a user's own in it, the outermost; ``None`` where there is none."""
+        return next((stage for stage in self.stages if isinstance(stage, OwnStage)), None)
 
-    def assert_can_restore(self) -> None:
-        """Nothing: single samples can always be made again."""
+    @property
+    def keys_in_state(self) -> int:
+        """As in the engine; with room for the state of a user's own data set."""
+        return super().keys_in_state + (0 if self.own is None else _OWN_STATE_KEYS)
+
+    def can_restore_sample(self) -> bool:
+        """Whether single samples can be made again by their key: always, unless a data set of a user's own cannot."""
+        return self.own is None or self.own.object_of_user.can_restore_sample()
+
+    def save_state(self) -> dict[str, Any]:
+        """A description has no state: the loader's ``save_state_rank`` gives it."""
+        return {}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Nothing; see `save_state`."""
 
     def restore_sample(self, restore_key: Sequence[Any]) -> Any:
         """The sample or batch of a key, made again."""
@@ -82,6 +103,9 @@ class SavableDataset(Dataset):
 
 def estimated_length(dataset: Dataset) -> int:
     """Batches of a rank in an epoch, if each row gave one sample: what Energon tells of any data set."""
+    own = dataset.own if isinstance(dataset, EngineDataset) else None
+    if own is not None:
+        return max(1, -(-own.object_of_user.len_rank() // (dataset.batch_size or 1)))
     ways = [
         len(cook.ways) if isinstance(cook := getattr(leaf, "cook_row", None), WaysCook) else 1
         for leaf in make_of(dataset.pipeline).leaves

@@ -1,4 +1,4 @@
-"""Energon's factories: descriptions of one data set, whose ``build`` gives a `SavableDataset` of its single samples."""
+"""Energon's factories: descriptions of one data set, whose ``build`` gives a `EngineDataset` of its single samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from omniloom.data.side.store import FileStore
 from omniloom.data.source import LeafOpener
 from omniloom.data.source_tools import prepare_source
 from omniloom.energon.adapters.building import accepted
-from omniloom.energon.adapters.dataset import SavableDataset
+from omniloom.energon.adapters.dataset import EngineDataset
 from omniloom.energon.adapters.dataset_types import iter_dataset_content
 from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder
 from omniloom.energon.adapters.epath import EPath
@@ -123,7 +123,7 @@ class BaseCoreDatasetFactory:
             leaf.rows = SubRows(leaf.rows, *subset.of(len(leaf.rows), where=leaf.path))
         return leaf
 
-    def build(self, worker_rotation_offset: int = 0) -> SavableDataset:
+    def build(self, worker_rotation_offset: int = 0) -> EngineDataset:
         """The data set of its single samples, each once.
 
         Args:
@@ -143,7 +143,7 @@ class BaseCoreDatasetFactory:
         else:
             plan = InOrder((PlanLeaf(leaf.name, len(leaf.rows)),), 1)
         recipe = Recipe(OnlyCooks(self.encoder), self.worker_config, None, False, None)
-        return SavableDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
+        return EngineDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
 
     def as_file_store(self) -> FileStore[Any]:
         """The data set as a store of its parts by name."""

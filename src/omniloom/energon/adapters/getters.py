@@ -13,7 +13,7 @@ from omniloom.data import open as engine
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.values import Source
 from omniloom.energon.adapters.building import accepted
-from omniloom.energon.adapters.dataset import SavableDataset
+from omniloom.energon.adapters.dataset import EngineDataset
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.loader_interface import own_loader
@@ -53,7 +53,7 @@ class SourceDataset:
         return cls(leaf.name, (EPath(leaf.path),), getattr(leaf.cook_row, "subflavors", None) or {})
 
 
-def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> SavableDataset:
+def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> EngineDataset:
     """A data set for training. Arguments as for `omniloom.get_train_dataset`, and Energon's old ones.
 
     Args:
@@ -71,10 +71,10 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
         return _built(encoder, path, own=own, training=True, **settings)
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
-    return SavableDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
+    return EngineDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
-def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> SavableDataset:
+def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> EngineDataset:
     """A data set for evaluation. Arguments as for `omniloom.get_val_dataset`, and Energon's old ones."""
     encoder, _ = _prepared(task_encoder, settings)
     _without_shuffling(settings)
@@ -83,10 +83,10 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
     if _builds(encoder, "build_val_datasets") or own is not None:
         return _built(encoder, path, own=own, training=False, **settings)
-    return SavableDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
+    return EngineDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
 
 
-def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[SavableDataset, Any]]:
+def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[EngineDataset, Any]]:
     """A data set for evaluation of each leaf of ``path`` alone, with what it was made of.
 
     That is a `SourceDataset`, or the factory, where a task encoder or a loader of the user's own makes the data set.
@@ -100,7 +100,7 @@ def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any)
         found, rest = _loaded(encoder, path, own=own, training=False, **settings)
         return [(_put_together(encoder, [one], None, training=False, **rest), one.dataset) for one in found.datasets]
     made = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
-    return [(SavableDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in made]
+    return [(EngineDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in made]
 
 
 def _builds(encoder: Any, name: str) -> bool:
@@ -108,7 +108,7 @@ def _builds(encoder: Any, name: str) -> bool:
     return isinstance(encoder, TaskEncoder) and encoder.builds(name)
 
 
-def _built(encoder: Any, path: Source, *, own: Any, training: bool, **settings: Any) -> SavableDataset:
+def _built(encoder: Any, path: Source, *, own: Any, training: bool, **settings: Any) -> EngineDataset:
     """What a task encoder's own method makes of the data sets of a mix, or of a loader of the user's own."""
     found, rest = _loaded(encoder, path, own=own, training=training, **settings)
     return _put_together(encoder, found.datasets, found.blend_mode, training=training, **rest)
@@ -139,11 +139,11 @@ def _loaded(
 
 def _put_together(
     encoder: Any, datasets: list[Any], blend_mode: Any, *, training: bool, **settings: Any
-) -> SavableDataset:
+) -> EngineDataset:
     """What a task encoder's method makes of data sets; it is given what its version of the signature has."""
     build = encoder.build_train_datasets if training else encoder.build_val_datasets
     mode = {"blend_mode": blend_mode} if training else {}
-    made: SavableDataset = build(**accepted(build, {"datasets": datasets, **mode, **settings}))
+    made: EngineDataset = build(**accepted(build, {"datasets": datasets, **mode, **settings}))
     return made
 
 

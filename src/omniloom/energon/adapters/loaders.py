@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
 from omniloom.data.loader.runner import Produced
+from omniloom.data.loader.state import LaneState, RankState
 from omniloom.data.plan.in_order import InOrder
+from omniloom.data.plan.lane import Lane
 from omniloom.energon.adapters.debug_log import LoaderLog
+from omniloom.energon.adapters.own_stage import OWN_FIELDS
+from omniloom.errors import StateError
 
 _WITHOUT_EFFECT = (
     "worker_config",
@@ -36,7 +39,10 @@ class SavableDataLoader(Loader):
 
     _next_id: ClassVar[int] = 0
 
-    def __init__(self, dataset: Dataset, **settings: Any) -> None:
+    def __init__(self, dataset: Any, **settings: Any) -> None:
+        from omniloom.energon.adapters.own import described  # noqa: PLC0415 - data sets are iterated by loaders
+
+        dataset = described(dataset)
         super().__init__(dataset, **{name: one for name, one in settings.items() if name not in _WITHOUT_EFFECT})
         self.id = SavableDataLoader._next_id
         SavableDataLoader._next_id += 1
@@ -83,6 +89,28 @@ class SavableDataLoader(Loader):
             "dataset": described,
         }
 
+    def can_restore_sample(self) -> bool:
+        """Whether single samples can be made again by their key: always, unless a data set of a user's own cannot."""
+        return bool(getattr(self.dataset, "can_restore_sample", lambda: True)())
+
+    def _begin_lap(self, lap: int) -> None:
+        """The next pass; a data set of a user's own goes on in it from what its state says."""
+        before: dict[int, LaneState] = getattr(self, "_lanes", {}) if lap else {}
+        super()._begin_lap(lap)
+        if self.dataset.limit is not None:
+            return
+        for index, lane in self._lanes.items():
+            old = before.get(index)
+            if old is not None and old.stream is not None and "own" in old.stream:
+                lane.stream = {name: old.stream[name] for name in OWN_FIELDS}
+
+    def _rebased(self, stream: dict[str, Any] | None, state: RankState, lane: Lane) -> dict[str, Any] | None:
+        if stream is not None and "own" in stream:
+            raise StateError(
+                "a state with a data set of your own goes on with the same data sets and weights; found: others"
+            )
+        return super()._rebased(stream, state, lane)
+
     def _fetch(self, index: int) -> Produced:
         self._last_lane = index
         return super()._fetch(index)
@@ -99,11 +127,11 @@ def _converted(batch: Any) -> Any:
     return default_convert(batch)  # type: ignore[no-untyped-call]
 
 
-def get_savable_loader(dataset: Dataset, **settings: Any) -> SavableDataLoader:
+def get_savable_loader(dataset: Any, **settings: Any) -> SavableDataLoader:
     """A loader whose state can be saved and restored at every step."""
     return SavableDataLoader(dataset, **settings)
 
 
-def get_loader(dataset: Dataset, **settings: Any) -> SavableDataLoader:
+def get_loader(dataset: Any, **settings: Any) -> SavableDataLoader:
     """The same as `get_savable_loader`: every loader can be saved."""
     return SavableDataLoader(dataset, **settings)

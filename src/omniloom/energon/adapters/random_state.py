@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from omniloom.energon.adapters.savable import Savable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemRngState:
@@ -19,7 +21,7 @@ class SystemRngState:
     random: Any
 
 
-class WorkerRng:
+class WorkerRng(Savable):
     """Random numbers of one worker, the same on every run: for code that draws some. omniloom's order does not.
 
     Args:

@@ -8,6 +8,7 @@ from hashlib import sha1
 from typing import Any
 
 from omniloom.data.loader.config import WorkerConfig as OmniloomWorkerConfig
+from omniloom.data.pipeline import running
 from omniloom.energon.adapters import debug_log
 
 
@@ -34,6 +35,25 @@ class WorkerConfig(OmniloomWorkerConfig):
         super().__post_init__()
         if self.lanes is None:
             self.lanes = self.ranks * max(1, self.num_workers)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WorkerConfig:
+        return self  # the copies of a data set share it, and a process group cannot be copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "data_parallel_group": None}  # another process has none of this one's groups
+
+    @property
+    def active_worker_batch_index(self) -> int:
+        """Number of the micro-batch in the whole job that is being made. Raises StateError where none is."""
+        return running.current_batch_index()
+
+    @property
+    def active_worker_sample_index(self) -> int:
+        """Number of the sample in hand, see `TaskEncoder.current_sample_index`. Raises StateError where none is."""
+        return running.current_sample_index()
+
+    def assert_worker(self) -> None:
+        """Nothing: what a data set does within a loader it may do anywhere."""
 
     @staticmethod
     def default_worker_config(num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:

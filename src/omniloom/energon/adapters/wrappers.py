@@ -22,7 +22,9 @@ from omniloom.data.pipeline.seeding import BATCH, POSTENCODE
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Plan
-from omniloom.energon.adapters.blends import blended, chained, concatenated, in_sequence
+from omniloom.energon.adapters.blends import NotOneToOneError, blended, chained, concatenated, in_sequence
+from omniloom.energon.adapters.own import Blended, Chained, described
+from omniloom.energon.adapters.own_stage import OwnStage
 from omniloom.errors import ConfigError, SkipSample
 
 
@@ -47,7 +49,7 @@ class MapDataset:
             calls = (*pipeline.calls, ("map_fn", BATCH, map_fn))
             return replace(ready, pipeline=replace(pipeline, calls=calls), user_code=True)
         _one_for_one(map_fn, "MapDataset")
-        if isinstance(pipeline, IterMap):
+        if isinstance(pipeline, IterMap) and not isinstance(pipeline, OwnStage):
             mapped = replace(pipeline, function=_MappedResults(pipeline.function, map_fn))
             return replace(ready, pipeline=mapped, user_code=True)
         if isinstance(pipeline, Pack):
@@ -134,9 +136,9 @@ class PackingDataset:
     ) -> Any:
         """The data set of packs; ``buffer_size`` is the rank's, shared by its lanes."""
         ready = _with_tensors(dataset)
-        source = ready.pipeline
-        if not isinstance(source, Make):
+        if not isinstance(ready.pipeline, Make | OwnStage):
             raise ConfigError("PackingDataset: packs are made of samples; batch, group and map what comes of it")
+        source: Any = ready.pipeline
         config, plan = ready.worker_config, ready.plan
         window = max(1, buffer_size * config.ranks // config.run_lanes)
         if isinstance(plan, InOrder):
@@ -156,8 +158,12 @@ class BlendDataset:
     """Samples of several data sets, drawn by weight."""
 
     def __new__(cls, *dataset_weights: tuple[Dataset, float], **_settings: Any) -> Any:
-        """The blend. Each data set may have functions of its own on its samples."""
-        return blended([(_with_tensors(dataset), weight) for dataset, weight in dataset_weights])
+        """The blend. Each data set may have functions of its own on its samples, or pack or group them."""
+        parts = [(_with_tensors(dataset), weight) for dataset, weight in dataset_weights]
+        try:
+            return blended(parts)
+        except NotOneToOneError:
+            return described(Blended(parts, worker_config=parts[0][0].worker_config))
 
 
 class MixBatchDataset:
@@ -179,15 +185,22 @@ class ConcatDataset:
 
     def __new__(cls, *datasets: Dataset, **_settings: Any) -> Any:
         """The data sets as one."""
-        return concatenated([_with_tensors(dataset) for dataset in datasets])
+        parts = [_with_tensors(dataset) for dataset in datasets]
+        try:
+            return concatenated(parts)
+        except NotOneToOneError:
+            return described(Chained(parts, worker_config=parts[0].worker_config))
 
 
 class RepeatDataset:
     """A data set several times, or for ever."""
 
-    def __new__(cls, dataset: Dataset, *, repeats: float | None = None, **_settings: Any) -> Any:
+    def __new__(cls, dataset: Any, *, repeats: float | None = None, **_settings: Any) -> Any:
         """The data set ``repeats`` times; ``None``: without end."""
+        dataset = described(dataset)
         plan = dataset.plan
+        if dataset.own is not None and repeats is not None and repeats != int(repeats):
+            raise ConfigError("RepeatDataset: a data set of your own is repeated whole times; LimitDataset cuts it")
         if isinstance(plan, InOrder):
             if repeats is None or repeats == int(repeats):
                 return with_plan(dataset, replace(plan, passes=None if repeats is None else int(repeats)))
@@ -211,7 +224,7 @@ class LimitDataset:
 
     def __new__(cls, dataset: Dataset, length: int, **_settings: Any) -> Any:
         """The first ``length`` values (batches, packs or samples) of each rank."""
-        return dataset.limited(length)
+        return described(dataset).limited(length)
 
 
 class EpochizeDataset:
@@ -219,14 +232,17 @@ class EpochizeDataset:
 
     def __new__(cls, dataset: Dataset, length: int, worker_config: Any = None) -> Any:
         """The data set with ``virtual_epoch_length=length``."""
-        return replace(dataset, virtual_epoch_length=length)
+        return replace(described(dataset), virtual_epoch_length=length)
 
 
 class ShuffleBufferDataset:
     """A data set whose rows are shuffled among so many neighbours of a lane at least."""
 
-    def __new__(cls, dataset: Dataset, size: int, **_settings: Any) -> Any:
+    def __new__(cls, dataset: Any, size: int, **_settings: Any) -> Any:
         """The data set with ``shuffle_buffer_size=size``. One for evaluation becomes one that is dealt by rows."""
+        dataset = described(dataset)
+        if dataset.own is not None:
+            raise ConfigError("ShuffleBufferDataset: rows are shuffled before they are read; shuffle what is within")
         plan = dataset.plan
         if isinstance(plan, InOrder):
             leaves = tuple(replace(leaf, passes=plan.passes) for leaf in plan.leaves)
@@ -240,7 +256,7 @@ class Transparent:
 
     def __new__(cls, dataset: Dataset, *_arguments: Any, **_settings: Any) -> Any:
         """The data set itself."""
-        return dataset
+        return described(dataset)
 
 
 class IterMapDataset:
@@ -253,7 +269,7 @@ class IterMapDataset:
     def __new__(cls, dataset: Dataset, iter_map_fn: Callable[[Iterator[Any]], Iterator[Any]], **_settings: Any) -> Any:
         """The data set of what ``iter_map_fn`` makes of an iterator of samples."""
         source = _as_samples(_with_tensors(dataset))
-        if not isinstance(source.pipeline, Make | Map):
+        if not isinstance(source.pipeline, Make | Map | OwnStage):
             raise ConfigError("IterMapDataset: a stream of samples expected; batch, pack and group what comes of it")
         pipeline = IterMap(source.pipeline, iter_map_fn)
         return with_plan(replace(source, pipeline=pipeline, user_code=True), _one_unit_a_lane(source))
@@ -303,6 +319,7 @@ def _over(stage: Any, plan: Plan | InOrder) -> Any:
 
 def _with_tensors(dataset: Any) -> Any:
     """A data set, or what a factory builds, that gives tensors within its pipeline and not only at its end."""
+    dataset = described(dataset)
     if not isinstance(dataset, Dataset):
         return _with_tensors(dataset.build())
     finish = dataset.finish
