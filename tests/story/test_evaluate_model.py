@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.story.test_generate_command import ITEMS, answers_of, make_benchmark
 
+from omniloom.evaluate.model_fingerprint import model_fingerprint
 from omniloom.tools.main import run
 
 
@@ -38,12 +39,21 @@ def test_one_command_gives_what_two_give(folder: Path, capsys: pytest.CaptureFix
     differing = {name for name in expected if expected[name] != told[name]}
     assert differing == {"answer_files"}
     assert told["model"] == str(folder / "model")
+    assert told["model_fingerprint"] == model_fingerprint(folder / "model")
     assert told["sampling"]["max_new_tokens"] == 6
     assert told["counts"]["scored"] == ITEMS
 
     # What is there stays.
     assert run([*words(folder), "--answers-to", str(together), "--json"]) == 0
     assert f"0 answers made, {ITEMS} were there" in capsys.readouterr().err
+
+    # Other weights under the same name are another model.
+    weights = next((folder / "model").glob("*.safetensors"))
+    before = weights.read_bytes()
+    weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    assert run([*words(folder), "--answers-to", str(together)]) == 1
+    assert "holds answers of another run: model_fingerprint" in capsys.readouterr().err
+    weights.write_bytes(before)
 
 
 def test_the_first_items_alone(

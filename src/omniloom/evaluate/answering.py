@@ -86,6 +86,7 @@ def answer_items(
     images: Path,
     output: Path,
     model_name: str,
+    fingerprint: str | None = None,
     config: AnsweringConfig,
     share: Share | None = None,
     progress: Progress | None = None,
@@ -101,7 +102,8 @@ def answer_items(
         items: all of its items.
         images: the folder of their images.
         output: a ``.jsonl`` file; beside it, ``<output>.model.json`` says whose answers these are.
-        model_name: what identifies the model and its weights.
+        model_name: where the model is, and the step of a run.
+        fingerprint: of its weights (`omniloom.evaluate.model_fingerprint`).
         config: how.
         share: what this rank does of it; ``None``: all.
         progress: called after each batch, on the first rank.
@@ -115,7 +117,8 @@ def answer_items(
     chosen_by = asdict(sampling) | {"stop": list(sampling.stop)}  # as JSON has it
     seen = {} if config.num_frames is None else {"num_frames": config.num_frames}
     seen |= {"samples": config.samples} if config.samples > 1 else {}
-    log = AnswerLog(output, {"model": model_name, "task": task.name, "system": config.system, **chosen_by, **seen})
+    made_by = {"model": model_name, "model_fingerprint": fingerprint, "task": task.name, "system": config.system}
+    log = AnswerLog(output, {**made_by, **chosen_by, **seen})
     _all_or_none(share, log.__enter__)
     try:
         there = rows_there(output)

@@ -137,6 +137,7 @@ def _result_card(result: ResultRecord) -> str:
         policy = str(result.about.get("missing_policy"))
         facts["items without an answer"] = _POLICIES.get(policy, policy)
     for key, words in (
+        ("model_fingerprint", "weights' SHA-256"),
         ("prompt_example", "first prompt"),
         ("ground_truth", "truth"),
         ("ground_truth_sha256", "its SHA-256"),

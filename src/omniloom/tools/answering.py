@@ -137,6 +137,7 @@ def make_answers(
         partitions: of so many.
     """
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while
+    from omniloom.evaluate.model_fingerprint import model_fingerprint  # noqa: PLC0415
     from omniloom.evaluate.pictures import has_videos  # noqa: PLC0415
     from omniloom.evaluate.ranks import share_of_rank  # noqa: PLC0415
     from omniloom.train.build import own_device  # noqa: PLC0415
@@ -157,7 +158,8 @@ def make_answers(
         trained = open_trained(model_path, template=words["template"], cut=cut)
         done = answer_items(
             trained.model, trained.prompter, task, items,
-            images=folder, output=output, model_name=trained.name, config=config, share=share, progress=_Line(),
+            images=folder, output=output, model_name=trained.name, fingerprint=model_fingerprint(Path(trained.name)),
+            config=config, share=share, progress=_Line(),
         )  # fmt: skip
     return Made(done, trained.name, config.sampling, share.first)
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from omniloom.evaluate.answer_files import AnswerFile, fingerprint, read_answers
+from omniloom.evaluate.placing import placed
 from omniloom.evaluate.result import Missing, Result, evaluate
 from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import TASKS, find_task
@@ -18,6 +19,7 @@ from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_ans
 from omniloom.tools.lmms_eval_run import run_lmms_eval
 
 EXIT_INCOMPLETE = 1
+_NO_SAMPLING = ("model", "model_fingerprint", "task")
 
 
 def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
@@ -112,7 +114,7 @@ def command(
     given = read_answers(answers_path, task)
     beyond = {item.id for item in items[len(asked) :]}
     about = _about(given, model, truth_path, items) | ({} if limit is None else {"limit": limit})
-    answers = [answer for answer in given.answers if answer.id not in beyond]
+    answers = [answer for answer in placed(items, given.answers) if answer.id not in beyond]
     result = evaluate(task, asked, answers, variant=variant, missing=missing, about=about)
     plain = result.to_plain()
     if output is not None:
@@ -150,7 +152,8 @@ def _about(given: AnswerFile, model: str | None, truth: Path, items: Sequence[It
     made_by = _made_by(given)
     return {
         "model": model or made_by.get("model"),
-        "sampling": {name: value for name, value in made_by.items() if name not in ("model", "task")} or None,
+        "model_fingerprint": made_by.get("model_fingerprint"),
+        "sampling": {name: value for name, value in made_by.items() if name not in _NO_SAMPLING} or None,
         "ground_truth": str(truth),
         "ground_truth_sha256": fingerprint_of(items) if is_data_set(truth) else fingerprint(truth),
         "answer_files": dict(given.files),
