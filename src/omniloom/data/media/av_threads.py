@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
 MOST_THREADS = 4
 """More are used only where they are asked for: each holds frames and a decoder."""
@@ -39,18 +38,25 @@ def spare_threads() -> int:
     return max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) // ranks))
 
 
-def equal_pieces(work: Sequence[float], count: int) -> list[range]:
-    """Cut a row of tasks into at most `count` pieces of about the same work; none is empty.
+def equal_shares(work: Sequence[float], count: int) -> list[list[int]]:
+    """Deal tasks to at most `count` that do about the same: the largest first, each to who has least so far.
 
     Args:
         work: of each task, at least 0; a task without work stays with the one before it.
-        count: how many pieces, at least 1.
+        count: how many there are, at least 1.
+
+    Returns:
+        Places of tasks in ascending order, for each that has any.
     """
-    sums = [0.0, *accumulate(work)]
-    cuts = [0]
-    for number in range(1, count):
-        aim = sums[-1] * number / count
-        nearest = min(abs(reached - aim) for reached in sums[cuts[-1] :])
-        cuts.append(max(cut for cut in range(cuts[-1], len(sums)) if abs(sums[cut] - aim) == nearest))
-    cuts.append(len(work))
-    return [range(first, last) for first, last in pairwise(cuts) if first < last]
+    groups: list[list[int]] = []
+    for place, amount in enumerate(work):
+        if amount or not groups:
+            groups.append([])
+        groups[-1].append(place)
+    shares: list[list[int]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+    for group in sorted(groups, key=lambda places: work[places[0]], reverse=True):
+        least = loads.index(min(loads))
+        shares[least] += group
+        loads[least] += work[group[0]]
+    return [sorted(share) for share in shares if share]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omniloom.data.media.av_open import FARTHEST, MAX_PIXELS, Media, load_av
-from omniloom.data.media.av_threads import equal_pieces, spare_threads
+from omniloom.data.media.av_threads import equal_shares, spare_threads
 from omniloom.data.media.av_walk import Range, Walk, decode_all
 from omniloom.errors import SampleError
 
@@ -22,7 +22,7 @@ Pixels = npt.NDArray[np.uint8]
 _TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _SLACK_SECONDS = 0.5
 _ROUNDING_SECONDS = 0.000_5
-_PIECE_FRAMES = 16  # fewer take less time than opening the container once more
+_SHARE_FRAMES = 16  # fewer take less time than opening the container once more
 
 
 class Picture(NamedTuple):
@@ -186,26 +186,35 @@ class VideoTrack:
         order = sorted(range(len(ranges)), key=lambda number: (ranges[number].latest, ranges[number].last))
         in_order = [ranges[number] for number in order]
         results: list[list[Picture]] = [[] for _ in ranges]
-        for number, pictures in zip(order, self._read_pieces(in_order, size), strict=True):
+        for number, pictures in zip(order, self._read_side_by_side(in_order, size), strict=True):
             results[number] = pictures
         return results
 
-    def _read_pieces(self, ranges: Sequence[Range], size: tuple[int, int] | None) -> list[list[Picture]]:
-        """As `read`, of ranges by their begin: pieces of about the same work at once, each by a decoder of its own."""
+    def _read_side_by_side(self, ranges: Sequence[Range], size: tuple[int, int] | None) -> list[list[Picture]]:
+        """As `read`, of ranges by their begin: in shares of about the same work, each by a decoder of its own."""
         threads = spare_threads() if self._threads is None else self._threads
         if threads < 2 or len(ranges) < 2:
             return self._read_in_order(ranges, size)
         work = self._work(ranges)
-        worth = int(sum(work) / (_PIECE_FRAMES * self.frame_ticks))
-        pieces = equal_pieces(work, max(1, min(threads, worth)))
-        if len(pieces) < 2:
+        worth = int(sum(work) / (_SHARE_FRAMES * self.frame_ticks))
+        mine, *others = equal_shares(work, max(1, min(threads, worth)))
+        if not others:
             return self._read_in_order(ranges, size)
-        first, *others = ([ranges[number] for number in piece] for piece in pieces)
+        try:
+            found = self._read_shares([[ranges[place] for place in share] for share in (mine, *others)], size)
+        except SampleError:  # told by one pass, the error does not hang on the number of threads
+            return self._read_in_order(ranges, size)
+        at = dict(zip([place for share in (mine, *others) for place in share], found, strict=True))
+        return [at[place] for place in range(len(ranges))]
+
+    def _read_shares(self, shares: Sequence[Sequence[Range]], size: tuple[int, int] | None) -> list[list[Picture]]:
+        """The frames of all shares, one after another; the first is read here, the others in threads."""
+        first, *others = shares
         with contextlib.ExitStack() as opened:
             tracks = [self._beside(opened.enter_context(self.media.beside())) for _ in others]
             with ThreadPoolExecutor(len(tracks), "omniloom-video") as pool:
                 found = [
-                    pool.submit(track._read_in_order, piece, size) for track, piece in zip(tracks, others, strict=True)
+                    pool.submit(track._read_in_order, share, size) for track, share in zip(tracks, others, strict=True)
                 ]
                 pictures = self._read_in_order(first, size)
             self.media.file.read_bytes += sum(track.media.file.read_bytes for track in tracks)
