@@ -11,6 +11,7 @@ from tests.contract.made_clips import make_video, number_of
 
 import omniloom
 from omniloom.data.index.prepare import prepare_dataset
+from omniloom.data.media.av_threads import spare_threads
 
 CLIPS = 6
 
@@ -49,3 +50,22 @@ def test_a_batch_holds_decoders(shards: Path, workers: int) -> None:
             last = number_of(frames[1].permute(1, 2, 0).numpy())
             lengths.append(last + 1)
     assert sorted(lengths) == [10 + number for number in range(CLIPS)]
+
+
+class ThreadsEncoder(omniloom.DefaultTaskEncoder):
+    """Tells how many pieces of a video are decoded at once where a sample is made."""
+
+    def encode_sample(self, sample: omniloom.VidQASample) -> omniloom.VidQASample:
+        sample.context = str(spare_threads())
+        return sample
+
+
+def test_a_worker_decodes_a_video_in_one_piece_for_it_works_on_several_at_once_if_it_can(shards: Path) -> None:
+    said = {}
+    for threads in (1, 3):
+        config = omniloom.WorkerConfig(rank=0, world_size=1, num_workers=2, decode_threads=threads)
+        dataset = omniloom.get_val_dataset(
+            shards, split_part="train", batch_size=2, worker_config=config, task_encoder=ThreadsEncoder()
+        )
+        said[threads] = {context for batch in omniloom.get_loader(dataset) for context in batch.context}
+    assert said == {1: {"1"}, 3: {"1"}}

@@ -80,7 +80,7 @@ class Worker:
         os.close(board_descriptor)
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # as torch's own workers do
-        give_threads(max(1, order.threads))
+        give_threads(1)
         if order.on_start is not None:
             order.on_start(order.number)
         self._runner = LaneRunner(

@@ -18,7 +18,7 @@ _given: list[int] = []
 
 
 def give_threads(count: int) -> None:
-    """From now on videos of this process take so many threads: a worker of a loader has its share of the cores."""
+    """From now on a video of this process takes so many: a worker of a loader works on several samples at once."""
     _given[:] = [count]
 
 
