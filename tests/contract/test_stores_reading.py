@@ -16,7 +16,7 @@ import omniloom as ol
 from omniloom.errors import FatalSampleError
 from omniloom.storage.files import replace_file
 from omniloom.storage.open import open_store
-from omniloom.storage.spool import SPOOL
+from omniloom.storage.spool import GAP_BYTES, SPOOL
 from tests.contract.fault_proxy import Fault, FaultProxy
 from tests.contract.s3_server import environment, s3_server
 
@@ -177,7 +177,7 @@ def test_a_shard_that_is_replaced_while_it_is_read_is_told(proxy: FaultProxy) ->
 def test_a_store_that_stays_away_ends_the_run(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNILOOM_STORAGE_RETRY_SECONDS", "1")
     monkeypatch.setattr("omniloom.storage.open._OPENED", {})
-    far = loader(root_of(proxy), lanes=1)
+    far = loader(root_of(proxy), lanes=1, read_ahead_bytes=200_000)  # not all rows at once
     batches = iter(far)
     next(batches)
     proxy.stop()
@@ -202,3 +202,31 @@ def test_secrets_of_a_url_are_in_no_state_statistics_or_log(
     said += [str(batch["__sources__"]) for batch in batches if "__sources__" in batch]
     assert "texts" in said[2]
     assert not [text for text in said if secret in text]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_tiny_set_dealt_to_many_lanes_comes_in_a_few_requests(
+    proxy: FaultProxy, tmp_path: Path, workers: int
+) -> None:
+    root = tmp_path / f"tiny{workers}"
+    root.mkdir()
+    with ol.TarWriter(root / "s0.tar") as tar:
+        for row in range(24):
+            tar.add(f"{row:02d}.txt", f"text {row} ".encode() * 300)
+    ol.prepare_dataset(root, split_ratio={"train": 1.0}, num_workers=1)
+    (root / ".nv-meta" / "dataset.yaml").write_text(json.dumps(CRUDE))
+    place = f"s3://data/{proxy.port}/{root.name}"
+    for path in root.rglob("*"):
+        if path.is_file():
+            open_store(place).write(f"{place}/{path.relative_to(root)}", path.read_bytes())
+    proxy.seen.clear()
+    far, near = (loader(path, lanes=12, num_workers=workers) for path in (place, root))
+    assert seen(islice(far, 60)) == seen(islice(near, 60))  # ten epochs
+    counts = next(iter(far.stats()["datasets"].values()))["store"]
+    assert counts["long_ranges"] <= 3 * max(1, workers)
+    assert counts["long_range_bytes"] <= 1.25 * counts["wanted_bytes"] + counts["long_ranges"] * GAP_BYTES
+    ranges = [one for one in proxy.seen if one.path.endswith(".tar") and one.range]
+    assert len(ranges) <= 10  # and the headers by which a shard is known
+    resumed = loader(place, lanes=12, num_workers=workers)
+    resumed.restore_state_rank(far.save_state_rank())
+    assert seen(islice(resumed, 20)) == seen(islice(near, 20))

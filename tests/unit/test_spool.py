@@ -35,7 +35,7 @@ def taken(spool: Spool, blob: str, ranges: list[tuple[int, int]]) -> None:
 def test_neighbours_of_all_who_want_them_are_one_request(spool: Spool, blob: str) -> None:
     ranges = [(at, at + 1000) for at in range(0, 100_000, 1000)]
     for lane in range(4):
-        spool.want(((blob, *one), 0) for one in ranges[lane::4])
+        spool.want((blob, *one) for one in ranges[lane::4])
     spool.ask_for((blob, *ranges[50]))
     taken(spool, blob, ranges)
     assert COUNTS.take() == {"long_ranges": 1, "long_range_bytes": 100_000, "wanted_bytes": 100_000}
@@ -49,7 +49,7 @@ def test_what_nobody_wants_is_a_bounded_share(spool: Spool, blob: str, seed: int
         size = made.choice([300, 5_000, 60_000])
         ranges.append((at, at + size))
         at += size + made.choice([0, 0, 200, 9_000, 80_000])
-    spool.want(((blob, *one), 0) for one in ranges)
+    spool.want((blob, *one) for one in ranges)
     for one in ranges:
         spool.ask_for((blob, *one))
     taken(spool, blob, ranges)
@@ -62,8 +62,8 @@ def test_what_nobody_wants_is_a_bounded_share(spool: Spool, blob: str, seed: int
 
 def test_a_range_of_two_rows_comes_once_and_stays_until_both_let_go(spool: Spool, blob: str) -> None:
     place = (blob, 0, 5_000)
-    spool.want([(place, 3)])
-    spool.want([(place, 1)])
+    spool.want([place])
+    spool.want([place])
     spool.ask_for(place)
     taken(spool, blob, [(0, 5_000)])
     spool.let_go([place])
@@ -74,19 +74,20 @@ def test_a_range_of_two_rows_comes_once_and_stays_until_both_let_go(spool: Spool
     assert COUNTS.take()["long_ranges"] == 1
 
 
-def test_rows_of_a_later_epoch_are_not_fetched_along(spool: Spool, blob: str) -> None:
-    now, later = (blob, 0, 1_000), (blob, 1_000, 2_000)
-    spool.want([(now, 0), (later, 1)])
-    spool.ask_for(now)
-    taken(spool, blob, [(0, 1_000)])
-    assert spool.held_bytes == 1_000
-    spool.want([(later, 0)])  # another lane wants it now
-    taken(spool, blob, [(1_000, 2_000)])  # asked for by who takes it
+def test_what_was_let_go_of_before_its_turn_is_not_fetched_along(spool: Spool, blob: str) -> None:
+    places = [(blob, at, at + 1_000) for at in (0, 1_000, 2_000)]
+    spool.want(places)
+    spool.let_go(places[1:2])
+    spool.ask_for(places[0])
+    taken(spool, blob, [(0, 1_000), (2_000, 3_000)])
+    assert spool.take(*places[1]) is None
+    assert COUNTS.take() == {"long_ranges": 1, "long_range_bytes": 3_000, "wanted_bytes": 2_000}
+    assert spool.held_bytes == 2_000
 
 
 def test_no_long_range_grows_beyond_what_is_said(spool: Spool, blob: str) -> None:
     ranges = [(at, at + 10_000) for at in range(0, 400_000, 10_000)]
-    spool.want(((blob, *one), 0) for one in ranges)
+    spool.want((blob, *one) for one in ranges)
     for one in ranges:
         spool.ask_for((blob, *one), longest_bytes=100_000)
     taken(spool, blob, ranges)
@@ -96,7 +97,7 @@ def test_no_long_range_grows_beyond_what_is_said(spool: Spool, blob: str) -> Non
 
 def test_a_fault_is_that_of_all_rows_of_the_range(spool: Spool, tmp_path: Path) -> None:
     place = (str(tmp_path / "missing"), 0, 10)
-    spool.want([(place, 0)])
+    spool.want([place])
     for _ in range(2):
         with pytest.raises(OSError, match="missing"):
             spool.take(*place)

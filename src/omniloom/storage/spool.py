@@ -39,10 +39,9 @@ _Place = tuple[str, int, int]
 class _Entry:
     """A range that rows want: not asked for yet, on its way, or here."""
 
-    __slots__ = ("coming", "data", "group", "wanted")
+    __slots__ = ("coming", "data", "wanted")
 
-    def __init__(self, group: int) -> None:
-        self.group = group  # while it is not asked for
+    def __init__(self) -> None:
         self.wanted = 0  # rows that have not let go of it
         self.coming: Future[None] | None = None
         self.data: bytes | None = None
@@ -68,31 +67,22 @@ class Spool:
         self.peak_bytes = 0
         self._lock = threading.Lock()
         self._entries: dict[_Place, _Entry] = {}
-        self._unasked: dict[tuple[str, int], list[Range]] = {}  # by object and group, sorted
+        self._unasked: dict[str, list[Range]] = {}  # by object, sorted
         self._abandoned: deque[_Place] = deque()
         self._waiting: list[tuple[int, int, _Task]] = []
         self._serial = itertools.count()
         self._more = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
 
-    def want(self, places: Iterable[tuple[_Place, int]]) -> None:
-        """Say that ranges will be read; each has to be let go of as often (see `let_go`).
-
-        Args:
-            places: ranges and their groups. Those of a group are wanted at about the same time, and are fetched
-                together; a lower one is wanted sooner.
-        """
+    def want(self, places: Iterable[_Place]) -> None:
+        """Say that ranges will be read, soon or later; each has to be let go of as often (see `let_go`)."""
         with self._lock:
             self._drop_abandoned()
-            for place, group in places:
+            for place in places:
                 entry = self._entries.get(place)
                 if entry is None:
-                    entry = self._entries[place] = _Entry(group)
-                    insort(self._unasked.setdefault((place[0], group), []), place[1:])
-                elif group < entry.group and entry.coming is None:
-                    self._take_out(place, entry.group)
-                    entry.group = group
-                    insort(self._unasked.setdefault((place[0], group), []), place[1:])
+                    entry = self._entries[place] = _Entry()
+                    insort(self._unasked.setdefault(place[0], []), place[1:])
                 entry.wanted += 1
 
     def ask_for(self, place: _Place, *, longest_bytes: int = LONG_RANGE_BYTES, turn: int = 0) -> None:
@@ -111,7 +101,7 @@ class Spool:
             if entry is None or entry.coming is not None:
                 return
             url = place[0]
-            start, stop, ranges = self._cut_out((url, entry.group), place[1:], longest_bytes)
+            start, stop, ranges = self._cut_out(url, place[1:], longest_bytes)
             coming: Future[None] = Future()
             for first, last in ranges:
                 self._entries[url, first, last].coming = coming
@@ -173,17 +163,14 @@ class Spool:
         if entry.coming is not None:
             self.held_bytes -= place[2] - place[1]
         else:
-            self._take_out(place, entry.group)
+            unasked = self._unasked[place[0]]
+            del unasked[bisect_left(unasked, place[1:])]
+            if not unasked:
+                del self._unasked[place[0]]
 
-    def _take_out(self, place: _Place, group: int) -> None:
-        unasked = self._unasked[place[0], group]
-        del unasked[bisect_left(unasked, place[1:])]
-        if not unasked:
-            del self._unasked[place[0], group]
-
-    def _cut_out(self, group: tuple[str, int], place: Range, longest_bytes: int) -> tuple[int, int, list[Range]]:
+    def _cut_out(self, url: str, place: Range, longest_bytes: int) -> tuple[int, int, list[Range]]:
         """A long range around a wanted one, and the wanted ones in it, which are unasked for no more."""
-        unasked = self._unasked[group]
+        unasked = self._unasked[url]
         first = bisect_left(unasked, place)
         last = first + 1
         (start, stop), spare = place, 0
@@ -201,7 +188,7 @@ class Spool:
         members = unasked[first:last]
         del unasked[first:last]
         if not unasked:
-            del self._unasked[group]
+            del self._unasked[url]
         return start, stop, members
 
     def _work(self) -> None:

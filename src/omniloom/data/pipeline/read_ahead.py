@@ -317,7 +317,7 @@ class ReadAhead:
         return row
 
     def _join_horizon(self, rows: list[_Ahead]) -> None:
-        SPOOL.want((place, row.key[1]) for row in rows for place in row.places)  # an epoch is a group
+        SPOOL.want(place for row in rows for place in row.places)
         self._horizon.extend(rows)
         self._not_near.extend(rows)
         size_bytes = sum(row.size_bytes for row in rows)

@@ -46,7 +46,7 @@ def _by_ranges(far: Any, rows: range) -> Iterator[int]:
         for batch in _batches(far, rows):
             places = [place for _, some in batch for place in some]
             wanted += places
-            SPOOL.want((place, 0) for place in places)
+            SPOOL.want(places)
             for place in places:
                 SPOOL.ask_for(place)
             yield from _in_turn(before, wanted)
