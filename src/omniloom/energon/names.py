@@ -35,7 +35,6 @@ _HOMES = {
     f"{_ADAPTERS}.fork_hooks": (
         "before_fork_hook after_in_parent_fork_hook after_in_child_fork_hook ForkMixin DataclassForkMixin WeakCallbacks"
     ),
-    f"{_ADAPTERS}.deprecations": "deprecated warn_deprecated",
     f"{_ADAPTERS}.random_state": "SystemRng SystemRngState WorkerRng",
     f"{_ADAPTERS}.error_context": (
         "ErrorContext handle_restore_errors legacy_handler add_sample_restore_key set_sample_restore_key"
@@ -67,6 +66,28 @@ _HOMES = {
     f"{_ADAPTERS}.joined": "JoinedWebdatasetFactory",
     f"{_ADAPTERS}.savable": "Savable SavableDataset BaseWrapperDataset SampleIndex get_sample_restore_key",
     f"{_ADAPTERS}.av_readers": "AVReader AVReaderByFrames AVReaderByPts",
+    f"{_ADAPTERS}.av_files": "av_open initialize_av_container",
+    f"{_ADAPTERS}.watchdog": "Watchdog",
+    f"{_ADAPTERS}.own_files": (
+        "ModuleLoader RetryReadStream ThreadLocalSqlite ConfigEntry get_rclone_config_path read_rclone_config "
+        "read_rclone_config_at_path"
+    ),
+    f"{_ADAPTERS}.shard_index": (
+        "ITAR_SUFFIX ITarSamplePointer ITarRawSamplePartPointer TarIndexReader TarIndexWriter get_itar_byte_offset "
+        "open_itar"
+    ),
+    f"{_ADAPTERS}.shard_readers": (
+        "ITarReader ShardInfosITarReader JoinIndexFileITarReader SqliteITarEntryReader IJsonlReader"
+    ),
+    f"{_ADAPTERS}.index_files": "SqliteIndexReader JoinIndexReader JoinIndexWriter DuplicateSampleKeyError",
+    f"{_ADAPTERS}.aggregating": "AggregatorPool BaseAggregator",
+    f"{_ADAPTERS}.unique_keys": "TarPatcher TarPatcherError TarScanResult DatasetScanResult",
+    f"{_ADAPTERS}.worker_shares": "Sharder",
+    f"{_ADAPTERS}.typed_values": "JsonParser to_json_object split_field_access field_access",
+    f"{_ADAPTERS}.constants": "JOIN_INDEX_FILENAME INDEX_BATCH_SIZE split_name_re skip_meta_re",
+    f"{_ADAPTERS}.state_files": "RankStateIterable detect_and_replicate_pattern natural_sort_key",
+    f"{_ADAPTERS}.join_loader": "JoinDatasetLoader JoinedDatasetInfo",
+    f"{_ADAPTERS}.deprecations": "OldSkipSample deprecated warn_deprecated",
     f"{_ADAPTERS}.references": (
         "AuxDatasetReference AuxFilesystemReference DatasetReference MetadatasetBlend MetadatasetBlendEpochized "
         "MetadatasetJoin"
@@ -104,12 +125,19 @@ HOME: dict[str, tuple[str, str]] = {
     "GcDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
     "LogSampleDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
     "WatchdogDataset": (f"{_ADAPTERS}.wrappers", "Transparent"),
-    "av_open": ("omniloom.data.media.av_open", "opened"),
     "main": ("omniloom.tools.energon_commands", "main"),
     "command_redist": ("omniloom.tools.state", "redeal"),
     "command_info": ("omniloom.tools.state", "show"),
     **{f"{name}_command": ("omniloom.tools.energon_commands", f"COMMANDS[{name}]") for name in _COMMANDS},
     "WebdatasetPreparator": (f"{_ADAPTERS}.factories", "BaseWebdatasetFactory"),
+    "JsonlPreparator": (f"{_ADAPTERS}.factories", "CrudeJsonlDatasetFactory"),
+    "WebdatasetSampleLoaderDataset": (f"{_ADAPTERS}.dataset", "EngineDataset"),
+    "SavableDatasetWrapper": (f"{_ADAPTERS}.wrappers", "Transparent"),
+    "SimpleSavableDatasetWrapper": (f"{_ADAPTERS}.wrappers", "Transparent"),
+    "FilteredSample": ("builtins", "dict"),
+    "SavableCheckpoint": ("builtins", "dict"),
+    "SavableDatasetCheckpoint": ("builtins", "dict"),
+    "SavableDatasetState": ("builtins", "dict"),
     "FlexState": ("builtins", "dict"),
     "State": ("builtins", "dict"),
     "SavableDataLoaderState": ("builtins", "dict"),
@@ -202,7 +230,7 @@ _WRAPPERS = {
     "packing_dataset": "PackingDataset",
     "repeat_dataset": "RepeatDataset",
     "shuffle_buffer_dataset": "ShuffleBufferDataset",
-    "skip": "SkipSample",
+    "skip": "SkipSample=OldSkipSample",
     "watchdog_dataset": "WatchdogDataset",
 }
 _METADATASET = (
@@ -225,7 +253,7 @@ MODULES: dict[str, str] = {
     "av": "AVData AVDecoder AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform",
     "av.av_data": "AVData",
     "av.av_decoder": "AVDecoder AVWebdatasetDecoder",
-    "av.av_init": "av_open",
+    "av.av_init": "av_open initialize_av_container",
     "av.av_reader": "AVProbeIndex AVProbeIndexEntry AVReader AVReaderByFrames AVReaderByPts",
     "av.utils": "get_clips_uniform get_single_frames_uniform",
     "bracecollapse": "collapse",
@@ -241,6 +269,7 @@ MODULES: dict[str, str] = {
     "edataclass": "edataclass",
     "epathlib": "DEFAULT_PROFILE_NAME EPath",
     "epathlib.epath": "DEFAULT_PROFILE_NAME EPath NVDATASET_CACHE_DIR",
+    "epathlib.rclone_config": ("ConfigEntry get_rclone_config_path read_rclone_config read_rclone_config_at_path"),
     "errors": (
         "ErrorContext FatalSampleError SYSTEM_EXCEPTIONS SampleException SkipSample handle_restore_errors "
         "log_exception reraise_exception"
@@ -256,16 +285,25 @@ MODULES: dict[str, str] = {
     "flavors.jsonl": _JSONL,
     "flavors.jsonl.crude_jsonl_dataset": _JSONL,
     "flavors.jsonl.ijsonl": "IJsonlIndexReader IJsonlIndexWriter",
+    "flavors.jsonl.ijsonl_reader": "IJsonlReader",
+    "flavors.jsonl.jsonl_prepare": "JsonlPreparator",
     "flavors.webdataset": f"{_WEBDATASET} AVDecoderType ImageDecoderType MAIN_FOLDER_NAME WebdatasetMeta",
+    "flavors.webdataset.aggregator_pool": "AggregatorPool BaseAggregator",
     "flavors.webdataset.base_webdataset": "BaseWebdatasetFactory",
     "flavors.webdataset.config": (
-        "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME "
-        "SPLIT_YAML_FILENAME"
+        "INDEX_BATCH_SIZE INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME "
+        "JOIN_INDEX_FILENAME MAIN_FOLDER_NAME SPLIT_YAML_FILENAME skip_meta_re split_name_re"
     ),
     "flavors.webdataset.default_decoder_webdataset": "DefaultDecoderWebdatasetFactory",
     "flavors.webdataset.default_generic_webdataset": "DefaultGenericWebdatasetFactory",
     "flavors.webdataset.empty_dataset_error": "EmptyDatasetError",
-    "flavors.webdataset.field_access": "FieldAccessError",
+    "flavors.webdataset.field_access": "FieldAccessError field_access split_field_access",
+    "flavors.webdataset.indexing": "DuplicateSampleKeyError JoinIndexReader JoinIndexWriter SqliteIndexReader",
+    "flavors.webdataset.itar": (
+        "ITAR_SUFFIX ITarRawSamplePartPointer ITarSamplePointer TarIndexReader TarIndexWriter get_itar_byte_offset "
+        "open_itar"
+    ),
+    "flavors.webdataset.itar_reader": ("ITarReader JoinIndexFileITarReader ShardInfosITarReader SqliteITarEntryReader"),
     "flavors.webdataset.joined_webdataset": "JoinedWebdatasetFactory",
     "flavors.webdataset.metadata": (
         "EnergonDatasetType WebdatasetMeta check_dataset_info_present get_dataset_info get_dataset_type "
@@ -273,8 +311,12 @@ MODULES: dict[str, str] = {
     ),
     "flavors.webdataset.prepare": "WebdatasetPreparator",
     "flavors.webdataset.sample_decoder": "AVDecoderType ImageDecoderType SampleDecoder",
+    "flavors.webdataset.sample_loader": "WebdatasetSampleLoaderDataset",
+    "flavors.webdataset.sharder": "Sharder",
     "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
-    "flavors.webdataset.structs": "DatasetSubset ShardInfo WebdatasetInfo WebdatasetSplits",
+    "flavors.webdataset.structs": "DatasetSubset FilteredSample ShardInfo WebdatasetInfo WebdatasetSplits",
+    "flavors.webdataset.tar_patcher": "DatasetScanResult TarPatcher TarPatcherError TarScanResult",
+    "flavors.webdataset.thread_local_sqlite": "ThreadLocalSqlite",
     "fork_hook": (
         "DataclassForkMixin ForkMixin WeakCallbacks after_in_child_fork_hook after_in_parent_fork_hook before_fork_hook"
     ),
@@ -286,6 +328,7 @@ MODULES: dict[str, str] = {
     "media.metadata": _MEDIA_METADATA,
     "metadataset": _METADATASET,
     "metadataset.dataset_loader": "DatasetLoader",
+    "metadataset.join_dataset_loader": "JoinDatasetLoader JoinedDatasetInfo",
     "metadataset.loader": "load_dataset prepare_metadataset traverse_metadataset",
     "metadataset.loader_interface": (
         "DatasetBlendMode DatasetLoaderInterface LoadedDataset LoadedDatasetList TraversedDatasetReference"
@@ -296,9 +339,14 @@ MODULES: dict[str, str] = {
         "MetadatasetJoin MetadatasetV2 Subset=DatasetSubset"
     ),
     "savable": "Savable",
+    "module_loader": "ModuleLoader",
+    "retry_stream": "RetryReadStream",
     "rng": "SystemRng SystemRngState WorkerRng",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
-    "savable_loader": "BasicDataLoader SavableDataLoader SavableDataLoaderState",
+    "savable_loader": (
+        "BasicDataLoader SavableCheckpoint SavableDataLoader SavableDataLoaderState SavableDatasetCheckpoint "
+        "SavableDatasetState SavableDatasetWrapper SimpleSavableDatasetWrapper"
+    ),
     "state": "FlexState",
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": f"{_TASK_ENCODER} {_COOKING} {_GETTERS}",
@@ -307,12 +355,16 @@ MODULES: dict[str, str] = {
     "task_encoder.loader": _GETTERS,
     "tools": "",
     **{f"tools.{name}": f"command={name}_command" for name in _COMMANDS},
-    "tools.checkpoint": "command=checkpoint_command command_info command_redist",
+    "tools.checkpoint": (
+        "command=checkpoint_command command_info command_redist RankStateIterable detect_and_replicate_pattern "
+        "natural_sort_key"
+    ),
     "transforms": f"CustomTransform MergeTransform {_MAPPERS}",
     "transforms.custom": "CustomTransform",
     "transforms.mappers": _MAPPERS,
     "transforms.merge": "MergeTransform",
-    "typed_converter": "JsonValueError",
+    "typed_converter": "JsonParser JsonValueError to_json_object",
+    "watchdog": "Watchdog",
     "worker": "WorkerConfig",
     "wrappers": " ".join(_WRAPPERS.values()),
     **_under("wrappers", _WRAPPERS),

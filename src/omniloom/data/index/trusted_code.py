@@ -118,6 +118,11 @@ def named_object(module: str, name: str, *, where: str) -> Any:
         raise ConfigError(f"{where}: {module}.{name} cannot be imported: {error}.") from error
 
 
+def module_of_file(path: str) -> dict[str, Any]:
+    """The names that a Python file defines; it is run once a process. Raises ConfigError where that fails."""
+    return _run(path)
+
+
 class _Loader(SourceFileLoader):
     """Leaves no compiled file in the data set."""
 

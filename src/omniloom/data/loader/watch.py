@@ -187,7 +187,7 @@ class OwnWatch:
         self._reported = True
         logger.warning(
             "this process has been at %s for more than %g seconds. Its stacks:\n%s",
-            spoken(sight[1]), self._limit_seconds, _stacks(),
+            spoken(sight[1]), self._limit_seconds, stacks_of_threads(),
         )  # fmt: skip
         if self._fail and worker == threading.main_thread().ident and self._at_work is not None:
             self._interrupted = True
@@ -207,7 +207,8 @@ def _look_now_and_then(watch: weakref.ref[OwnWatch], end: threading.Event, perio
         del watched
 
 
-def _stacks() -> str:
+def stacks_of_threads() -> str:
+    """The stacks of all threads but this one."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     own = threading.get_ident()
     return "\n".join(

@@ -76,6 +76,31 @@ class KeyIndex:
         )
         return (ListedEntry(f"{_readable(name)}.{_readable(part)}", size, shard) for name, part, size, shard in rows)
 
+    def spans(self, key: str) -> list[tuple[int, int, int]]:
+        """(number of the shard, first byte, length with headers) of every sample of a key."""
+        return self._ask("SELECT tar_file_id, byte_offset, byte_size FROM samples WHERE sample_key = ?", _storable(key))
+
+    def part_spans(self, key: str, part: str) -> list[tuple[int, int, int]]:
+        """(number of the shard, first byte, length) of the content of every part of a name of a key."""
+        return self._ask(
+            "SELECT p.tar_file_id, p.content_byte_offset, p.content_byte_size FROM samples s JOIN sample_parts p "
+            "ON s.tar_file_id = p.tar_file_id AND s.sample_index = p.sample_index "
+            "WHERE s.sample_key = ? AND p.part_name = ?",
+            _storable(key),
+            _storable(part),
+        )
+
+    def has_table(self, name: str) -> bool:
+        """Whether the database has a table."""
+        return bool(self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))
+
+    def media_entry(self, entry_key: str) -> tuple[str, str] | None:
+        """Type and JSON of what was found out about a medium; ``None``: nothing."""
+        if not self.has_table("media_metadata"):
+            return None
+        query = "SELECT metadata_type, metadata_json FROM media_metadata WHERE entry_key = ?"
+        return next(iter(self._ask(query, _storable(entry_key))), None)
+
     def count(self) -> int:
         """Number of samples."""
         return int(self._ask("SELECT count(*) FROM samples")[0][0])
@@ -94,19 +119,17 @@ class KeyIndex:
             MissingKeyError: there is none for this key.
             DatasetError: none was collected for this data set.
         """
-        if not self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"):
+        if not self.has_table("media_metadata"):
             raise DatasetError(
                 f"{self._path}: holds no media metadata. Collect it: `omniloom prepare-media {self.root}`."
             )
-        rows = self._ask(
-            "SELECT metadata_type, metadata_json FROM media_metadata WHERE entry_key = ?", _storable(entry_key)
-        )
-        if not rows:
+        entry = self.media_entry(entry_key)
+        if entry is None:
             raise MissingKeyError(
                 f"{self.root}: no media metadata of {entry_key!r}. Collect it: `omniloom prepare-media {self.root}`.",
                 reason="missing-metadata",
             )
-        return deserialize_media_metadata(*rows[0])
+        return deserialize_media_metadata(*entry)
 
     def close(self) -> None:
         """Close every connection; the next question opens one again."""

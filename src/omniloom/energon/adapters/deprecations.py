@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from omniloom.errors import SkipSample
+
 T_function = TypeVar("T_function", bound=Callable[..., Any])
 
 
@@ -36,3 +38,11 @@ def deprecated(reason: str) -> Callable[[T_function], T_function]:
         return warned  # type: ignore[return-value]
 
     return decorate
+
+
+class OldSkipSample(SkipSample):
+    """`SkipSample` as ``megatron.energon.wrappers`` has it; it warns."""
+
+    def __init__(self, *arguments: Any) -> None:
+        warn_deprecated("megatron.energon.wrappers.SkipSample is deprecated: use megatron.energon.SkipSample")
+        super().__init__(*arguments)

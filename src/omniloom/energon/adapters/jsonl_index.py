@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from omniloom.energon.adapters.epath import EPath
 
@@ -31,15 +31,17 @@ class _Closing:
         """Be done with it."""
 
 
-class IJsonlIndexReader(_Closing):
-    """The offsets that an index holds: one for each record, and the size of the file.
+class IndexReader(_Closing):
+    """The offsets that the index beside a file holds.
 
     Args:
-        jsonl_path: the JSONL file, beside which the index lies.
+        path: the file.
     """
 
-    def __init__(self, jsonl_path: Paths) -> None:
-        data = EPath(jsonl_path).with_suffix(IJSONL_SUFFIX).read_bytes()
+    suffix: ClassVar[str]
+
+    def __init__(self, path: Paths) -> None:
+        data = EPath(path).with_suffix(self.suffix).read_bytes()
         self._offsets: list[int] = [offset for (offset,) in _ENTRY.iter_unpack(data)]
 
     def __getitem__(self, index: int) -> int:
@@ -53,6 +55,39 @@ class IJsonlIndexReader(_Closing):
     def __len__(self) -> int:
         return len(self._offsets)
 
+
+class IndexWriter(_Closing):
+    """Writes the index beside a file; it is complete, or absent where the ``with`` ends in an error.
+
+    Args:
+        path: the file.
+    """
+
+    suffix: ClassVar[str]
+
+    def __init__(self, path: Paths) -> None:
+        self.final_name = EPath(path).with_suffix(self.suffix)
+        self._entries: list[bytes] = []
+
+    def append(self, offset: int) -> None:
+        """Add the first byte of a record; at last where the last one ends."""
+        self._entries.append(_ENTRY.pack(offset))
+
+    def close(self, finalize: bool = True) -> None:
+        """Write the index, or with ``finalize=False`` none."""
+        if finalize:
+            self.final_name.write_bytes(b"".join(self._entries))
+
+
+class IJsonlIndexReader(IndexReader):
+    """The offsets of a JSONL file's index: one for each record, and the size of the file.
+
+    Args:
+        path: the JSONL file, beside which the index lies.
+    """
+
+    suffix = IJSONL_SUFFIX
+
     @staticmethod
     def count_samples(jsonl_path: Paths) -> int:
         """Records of an indexed JSONL file."""
@@ -65,22 +100,11 @@ class IJsonlIndexReader(_Closing):
         return reader[len(reader) - 1]
 
 
-class IJsonlIndexWriter(_Closing):
-    """Writes an index; it is complete, or absent where the ``with`` ends in an error.
+class IJsonlIndexWriter(IndexWriter):
+    """Writes the index of a JSONL file.
 
     Args:
-        jsonl_path: the JSONL file, beside which the index will lie.
+        path: the JSONL file, beside which the index will lie.
     """
 
-    def __init__(self, jsonl_path: Paths) -> None:
-        self.final_name = EPath(jsonl_path).with_suffix(IJSONL_SUFFIX)
-        self._entries: list[bytes] = []
-
-    def append(self, offset: int) -> None:
-        """Add the first byte of a record; at last the size of the file."""
-        self._entries.append(_ENTRY.pack(offset))
-
-    def close(self, finalize: bool = True) -> None:
-        """Write the index, or with ``finalize=False`` none."""
-        if finalize:
-            self.final_name.write_bytes(b"".join(self._entries))
+    suffix = IJSONL_SUFFIX

@@ -136,7 +136,7 @@ def arguments_of(config: Mapping[str, Any], *, where: str) -> dict[str, Any]:
         said["subset"] = said["subset"].get("range")
     if isinstance(said.get("sample_type"), Mapping):
         said["sample_type"] = _named(said["sample_type"], where)
-    return {name: _object(one, where) for name, one in said.items()}
+    return {name: object_of(one, where=where) for name, one in said.items()}
 
 
 def load_config(
@@ -159,7 +159,8 @@ def load_config(
 _NAMES = ("__module__", "__class__", "__function__")
 
 
-def _object(value: Any, where: str) -> Any:
+def object_of(value: Any, *, where: str) -> Any:
+    """What a mapping with ``__module__`` stands for: an object of a class, or a function. All else is itself."""
     if not isinstance(value, Mapping) or "__module__" not in value:
         return value
     found = _named(value, where)
