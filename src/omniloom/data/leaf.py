@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS
+from omniloom.data.media.own_decoder import OwnDecoder
 from omniloom.data.pipeline.faults import Origin
 from omniloom.data.row_cook import RowCook
 from omniloom.data.sample import RawSample, SampleKey, SourceInfo
@@ -75,7 +76,7 @@ class Leaf:
         Parts that become arrays are judged as for `decodes_images`; what a user's function makes is not known.
         """
         decoder, wanted = self.cook_row.decoder, self.cook_row.wanted
-        if self.cook_row.calls_users:
+        if self.cook_row.calls_users or isinstance(decoder, OwnDecoder):
             return True
         if decoder is None or not decoder.late:
             return False

@@ -11,6 +11,7 @@ from omniloom.data.leaf import Leaf
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset, Pipeline
 from omniloom.data.loader.finish import finisher
+from omniloom.data.media.own_decoder import as_decoder
 from omniloom.data.mixed_cook import CookByWay, WaysCook
 from omniloom.data.pipeline import running
 from omniloom.data.pipeline.make import Make
@@ -73,7 +74,7 @@ class Recipe:
             tuple(leaves),
             seed=self.config.seed_offset,
             ahead=_rows_ahead(leaves),
-            decode_ahead=self.window is None and encoder.decoder is not None and encoder.decoder.lazy is None,
+            decode_ahead=self.window is None and getattr(encoder.decoder, "lazy", False) is None,
             cooks=_cooks(encoder, leaves),
             tokens=encoder.token_count if getattr(plan, "counts_tokens", False) else None,
         )
@@ -161,7 +162,8 @@ def evaluation_unit(
 
 def makes_tensors_late(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:
     """Whether the caller's process can make the tensors, so that nothing else needs torch: no step looks at them."""
-    return encoder.decoder is not None and encoder.late_tensors and not has_user_code(encoder)
+    ready = encoder.decoder is not None and as_decoder(encoder.decoder) is encoder.decoder
+    return ready and encoder.late_tensors and not has_user_code(encoder)
 
 
 def has_user_code(encoder: TaskEncoder[Any, Any, Any, Any]) -> bool:

@@ -21,6 +21,7 @@ from omniloom.data.index.trusted_code import PartFilter, file_function, is_trust
 from omniloom.data.kinds import SAMPLE_CLASSES
 from omniloom.data.leaf import Leaf
 from omniloom.data.media.decoder import SampleDecoder
+from omniloom.data.media.own_decoder import as_decoder
 from omniloom.data.mix.place import Place
 from omniloom.data.mix.subset import Subset
 from omniloom.data.row_cook import ColumnCook, CrudeCook, FieldCook, LoaderCook, RowCook
@@ -98,10 +99,10 @@ class LeafOpener:
             leaf: Leaf = own.open_leaf(path, config=config, opener=self)
             return dataclasses.replace(leaf, name=name)
         settings = read_settings(config, where=where)
-        decoder = decoder_with(self.decoder, settings, where=where)
+        decoder = self._own_decoder(settings, where) or decoder_with(self.decoder, settings, where=where)
         opener = dataclasses.replace(
             self,
-            decoder=decoder,
+            decoder=as_decoder(decoder),
             split_part=settings.split_part or self.split_part,
             split_config=settings.split_config or self.split_config,
             subflavors={**settings.subflavors, **(self.subflavors or {})},
@@ -170,6 +171,19 @@ class LeafOpener:
             return None
         found = named_class(module, str(name), where=where)
         return found if hasattr(found, "open_leaf") else None
+
+    def _own_decoder(self, settings: DatasetSettings, where: str) -> Any:
+        """The decoder of a class that a trusted description names; ``None`` where it names none."""
+        said = settings.own_decoder
+        if said is None:
+            return None
+        module, name = str(said["__module__"]), str(said["__class__"])
+        require_trust(self.trust, where=where, what=f"decoder ({module}.{name})")
+        kind = named_class(module, name, where=where)
+        try:
+            return kind(**{key: one for key, one in said.items() if key not in ("__module__", "__class__")})
+        except TypeError as error:
+            raise ConfigError(f"{where}: decoder {module}.{name} cannot be made so: {error}") from error
 
     def _sample_type(self, described: SampleDescription, where: str) -> Callable[..., Any]:
         ours = described.module.split(".")[0] == "omniloom" or described.module.startswith(_OUR_MODULES)

@@ -56,6 +56,7 @@ class DatasetSettings:
         part_filter: names of the parts that are read, or ``file.py:function``; ``None``: all.
         subset: value of ``range``, if any.
         decoder_options: options of the decoder that differ; ``None``: parts stay bytes; empty: as the caller says.
+        own_decoder: a decoder's class of the user's own, ``__module__`` and ``__class__``, with its arguments.
     """
 
     subflavors: Mapping[str, Any] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class DatasetSettings:
     part_filter: frozenset[str] | str | None = None
     subset: Any = None
     decoder_options: Mapping[str, Any] | None = field(default_factory=dict)
+    own_decoder: Mapping[str, Any] | None = None
 
 
 def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
@@ -95,6 +97,7 @@ def read_settings(config: Mapping[str, Any], *, where: str) -> DatasetSettings:
         part_filter=_part_filter(config.get("part_filter"), where),
         subset=_range(config.get("subset"), where),
         decoder_options=_decoder_options(config, where),
+        own_decoder=config["decoder"] if _is_own_decoder(config.get("decoder")) else None,
     )
 
 
@@ -119,11 +122,16 @@ def _decoder_options(config: Mapping[str, Any], where: str) -> Mapping[str, Any]
         return None
     old = {name: config[name] for name in OLD_DECODER_KEYS if name in config}
     value = config.get("decoder", _UNSET)
-    if value is _UNSET:
+    if value is _UNSET or _is_own_decoder(value):
         return old
     known = isinstance(value, Mapping) and value.get("__class__") == "SampleDecoder"
     _check(known, where, "decoder", value, "null, or a mapping with __class__: SampleDecoder and its options")
     return old | {name: option for name, option in value.items() if name not in _CLASS_KEYS}
+
+
+def _is_own_decoder(value: Any) -> bool:
+    """Whether a value names a class that is not the ready-made decoder."""
+    return isinstance(value, Mapping) and set(_CLASS_KEYS) <= set(value) and value["__class__"] != "SampleDecoder"
 
 
 def _check(fine: bool, where: str, name: str, value: Any, expected: str) -> None:
