@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-import omniloom
 from omniloom import energon
 
 CONFIG = energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
@@ -133,10 +132,37 @@ def test_an_overridden_method_is_heeded_for_each_evaluation_data_set(mix):
         assert list(energon.get_loader(dataset)) == [[f"{name}{row}!" for row in range(n, n + 8)] for n in (0, 8)]
 
 
-def test_a_step_that_is_not_here_is_told(mix):
-    class Old(Cooking):
-        def build_cook_crude_sample(self, dataset, **_more):
-            return dataset
+def test_cooked_samples_are_put_together_by_an_own_method(mix):
+    class Own(Cooking):
+        """Leaves every second sample of a data set out, and marks the rest with what it was told of the data set."""
 
-    with pytest.raises(omniloom.ConfigError, match="override cook_crude_sample"):
-        energon.get_train_dataset(mix / "blend.yaml", batch_size=4, worker_config=CONFIG, task_encoder=Old())
+        def build_cook_crude_sample(self, dataset, *, worker_config, subflavors, get_primary_aux, aux=None):
+            assert worker_config == CONFIG
+            assert aux is None
+            assert len(get_primary_aux()) == ROWS
+            kept = energon.FilterDataset(dataset, filter_fn=even, worker_config=worker_config)
+            cooked = super().build_cook_crude_sample(
+                kept, worker_config=worker_config, subflavors=subflavors, get_primary_aux=get_primary_aux, aux=aux
+            )
+            return energon.MapDataset(cooked, lambda sample: (sample.text, sorted(subflavors)), worker_config=CONFIG)
+
+        def encode_sample(self, sample):
+            return sample
+
+        def batch(self, samples):
+            return samples
+
+    dataset = energon.get_val_dataset(
+        mix / "blend.yaml", split_part="train", batch_size=4, worker_config=CONFIG, task_encoder=Own()
+    )
+    found = [tuple(one) for batch in energon.get_loader(dataset) for one in batch]
+    plain = energon.get_val_dataset(
+        mix / "blend.yaml", split_part="train", batch_size=4, worker_config=CONFIG, task_encoder=Cooking()
+    )
+    cooked = [text for batch in energon.get_loader(plain) for text in batch.text]
+    assert [text for text, _ in found] == [f"{name}{row}" for name in "ab" for row in range(0, ROWS, 2)]
+    assert [text.rstrip("!") for text in cooked] == [f"{name}{row}" for name in "ab" for row in range(ROWS)]
+
+
+def even(sample):
+    return int(sample["__key__"]) % 2 == 0

@@ -98,8 +98,8 @@ def _cooks(encoder: TaskEncoder[Any, Any, Any, Any], leaves: list[Leaf]) -> tupl
 def _cook_of(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | CookByWay | None:
     """The cook step of a leaf; ``None`` where its samples are not crude."""
     if not isinstance(leaf.cook_row, WaysCook):
-        return _cook(encoder, leaf) if _is_crude(leaf.cook_row) else None
-    ways = [way for way in leaf.cook_row.ways if _is_crude(way)]
+        return _cook(encoder, leaf) if is_crude(leaf.cook_row) else None
+    ways = [way for way in leaf.cook_row.ways if is_crude(way)]
     cooks = tuple(_cook(encoder, replace(leaf, cook_row=way)) for way in ways)
     return CookByWay(tuple(_subflavors(way) for way in ways), cooks) if any(cooks) else None
 
@@ -117,7 +117,7 @@ def _cook(encoder: TaskEncoder[Any, Any, Any, Any], leaf: Leaf) -> CookStep | No
     return CookStep(encoder.step("cook_crude_sample"), cooker, stores, primary, cache)
 
 
-def _is_crude(cook: RowCook) -> bool:
+def is_crude(cook: RowCook) -> bool:
     """Whether samples are the dicts that an undescribed data set gives."""
     return isinstance(cook, CrudeCook) or (isinstance(cook, ColumnCook) and cook.sample_type is None)
 

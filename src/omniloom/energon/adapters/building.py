@@ -6,26 +6,72 @@ The getters call these methods only where one is overridden; else the engine bui
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from omniloom.data import stages
+from omniloom.data.cook import CookStep, find_cooker
 from omniloom.data.loader.dataset import Dataset
+from omniloom.data.pipeline import running
+from omniloom.data.pipeline.make import Make
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.recipe import evaluation_unit, lane_share
+from omniloom.data.side.store import DecodeFileStore, PrimaryFileStore
+from omniloom.energon.adapters.blends import in_sequence
 from omniloom.energon.adapters.own import described
 from omniloom.energon.adapters.wrappers import (
     BlendDataset,
     ConcatDataset,
     EpochizeDataset,
     LimitDataset,
+    MapDataset,
     RepeatDataset,
     ShuffleBufferDataset,
     with_plan,
 )
 from omniloom.errors import ConfigError
+
+
+def cooked(
+    encoder: Any,
+    dataset: Dataset,
+    *,
+    subflavors: Mapping[str, Any] | None,
+    primary: Callable[[], Any],
+    aux: Mapping[str, Any],
+) -> Dataset:
+    """The data set of what the first fitting cooker makes of crude samples; without cookers, the crude ones.
+
+    Args:
+        encoder: has the cookers.
+        dataset: the crude samples.
+        subflavors: what is said of them.
+        primary: gives the data set itself as a store.
+        aux: its stores by name.
+
+    Raises:
+        ConfigError: there are cookers, but none for it.
+    """
+    cooker = find_cooker(encoder.cookers, subflavors, where=", ".join(dataset.paths))
+    if cooker is None:
+        return dataset
+    stores = {name: _decoded(store, encoder.decoder) for name, store in aux.items() if name != "primary"}
+    own = partial(PrimaryFileStore, _decoded(aux.get("primary") or primary(), encoder.decoder))
+    cache = running.current_cache if cooker.need_cache else None
+    step = CookStep(encoder.step("cook_crude_sample"), cooker, stores, own if cooker.need_primary else None, cache)
+    make = dataset.pipeline
+    if not isinstance(make, Make) or make.encode is not None:
+        made: Dataset = MapDataset(dataset, step)
+        return made
+    cooks = tuple(in_sequence([cook, step]) for cook in make.cooks or [None] * len(make.leaves))
+    return replace(dataset, pipeline=replace(make, cooks=cooks), user_code=True)
+
+
+def _decoded(store: Any, decoder: Any) -> Any:
+    return store if decoder is None or isinstance(store, DecodeFileStore) else DecodeFileStore(store, decoder=decoder)
 
 
 def encoded(encoder: Any, dataset: Dataset) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -79,6 +79,26 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
         if fields_of(samples[0]) is None and not hasattr(result_type, "from_samples"):
             return generic_batch(samples)
         return super()._batch(samples, result_type, actions, default_action)
+
+    def build_cook_crude_sample(
+        self,
+        dataset: Dataset,
+        *,
+        worker_config: Any,
+        subflavors: Mapping[str, Any] | None,
+        get_primary_aux: Callable[[], Any],
+        aux: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """The samples that a cooker makes of a crude data set. Override it to put functions in between.
+
+        Args:
+            dataset: the crude samples of one data set of a mix.
+            worker_config: rank, world and workers.
+            subflavors: what is said of them, by which the cooker is chosen.
+            get_primary_aux: gives the data set itself as a store.
+            aux: its stores by name.
+        """
+        return building.cooked(self, dataset, subflavors=subflavors, primary=get_primary_aux, aux=aux or {})
 
     def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:
         """Encoded samples, of a data set or of a stage of the pipeline."""
@@ -193,6 +213,22 @@ class OnlyCooks(TaskEncoder[Any, Any, Any, Any]):
     def cook_crude_sample(self, sample: Any, *arguments: Any, **keywords: Any) -> Any:
         """What the other one's cook makes of a crude sample."""
         return self._encoder.cook_crude_sample(sample, *arguments, **keywords)
+
+
+def cooks_itself(encoder: Any) -> bool:
+    """Whether a task encoder puts cooked data sets together in a way of its own."""
+    return isinstance(encoder, TaskEncoder) and encoder.builds("build_cook_crude_sample")
+
+
+def cooked_by(factory: Any, dataset: Dataset) -> Any:
+    """What the own ``build_cook_crude_sample`` of a factory's task encoder makes of its crude samples."""
+    return factory.encoder.build_cook_crude_sample(
+        dataset,
+        worker_config=factory.worker_config,
+        subflavors=dict(factory.subflavors or {}),
+        get_primary_aux=factory.as_file_store,
+        aux=dict(factory.aux) or None,
+    )
 
 
 class DefaultTaskEncoder(TaskEncoder[Any, Any, Any, Any], OmniloomDefaultTaskEncoder):

@@ -23,7 +23,7 @@ from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Leaf as PlanLeaf
 from omniloom.data.plan.plan import Plan
-from omniloom.data.recipe import Recipe
+from omniloom.data.recipe import Recipe, is_crude
 from omniloom.data.shards.rows import SubRows
 from omniloom.data.side.open import open_side_store
 from omniloom.data.side.store import FileStore
@@ -32,7 +32,7 @@ from omniloom.data.source_tools import prepare_source
 from omniloom.energon.adapters.building import accepted
 from omniloom.energon.adapters.dataset import EngineDataset
 from omniloom.energon.adapters.dataset_types import iter_dataset_content
-from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder
+from omniloom.energon.adapters.encoders import OnlyCooks, SampleDecoder, cooked_by, cooks_itself
 from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.opening import DescribedOpener, Description, FactoryCook, arguments_of, sample_of
 from omniloom.energon.adapters.preparing import FoundParts, ProgressWrapper, turning
@@ -142,8 +142,10 @@ class BaseCoreDatasetFactory:
             plan = Plan((whole,), shuffle=shuffle, seed=self.worker_config.seed_offset)
         else:
             plan = InOrder((PlanLeaf(leaf.name, len(leaf.rows)),), 1)
-        recipe = Recipe(OnlyCooks(self.encoder), self.worker_config, None, False, None)
-        return EngineDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
+        own = cooks_itself(self.encoder) and is_crude(leaf.cook_row)
+        recipe = Recipe(OnlyCooks(None if own else self.encoder), self.worker_config, None, False, None)
+        made = EngineDataset.of(recipe.dataset(plan, [leaf], virtual_epoch_length=0, equal_steps=False))
+        return cooked_by(self, made) if own else made
 
     def as_file_store(self) -> FileStore[Any]:
         """The data set as a store of its parts by name."""
