@@ -148,3 +148,23 @@ except StateError as error:
 """
     for message in run_ranks(2, body, tmp_path):
         assert message.startswith("ranks 1 of 2 have no state to restore, the others have")
+
+
+def test_a_rank_that_never_restores_is_named_in_bounded_time(tmp_path: Path) -> None:
+    body = """
+import time
+begin = time.monotonic()
+one = loader(restore_timeout_seconds=1.0)
+state, message = one.save_state_rank(), ""
+if rank != 1:
+    try:
+        one.restore_state_rank(state)
+    except StateError as error:
+        message = str(error)
+print(json.dumps([message, time.monotonic() - begin]))
+"""
+    found = run_ranks(3, body, tmp_path)
+    assert found[1][0] == ""
+    for rank in (0, 2):
+        assert found[rank][0].startswith("ranks 1 of 3 did not ask for a state within 1 s; the others did.")
+        assert found[rank][1] < 5

@@ -39,6 +39,7 @@ class WorkerConfig:
         faults: what becomes of samples that cannot be used.
         global_error_handler: called as ``handler(error, sample, sources)`` for each of them.
         on_worker_start: called with the worker's number in each worker before it works.
+        restore_timeout_seconds: how long a rank that restores its state waits for the others to do so, too.
     """
 
     rank: int | None = None
@@ -57,6 +58,7 @@ class WorkerConfig:
     faults: FaultPolicy = field(default_factory=FaultPolicy)
     global_error_handler: Callable[[Exception, Any, Any], None] | None = None
     on_worker_start: Callable[[int], None] | None = None
+    restore_timeout_seconds: float = 180.0
 
     def __post_init__(self) -> None:
         if (self.rank is None) != (self.world_size is None):

@@ -231,7 +231,7 @@ class Loader:
         Raises:
             StateError: the state does not fit this run. Nothing was changed.
         """
-        collective.agree_on_presence(state, self.worker_config)
+        collective.agree_on_presence(state, self.worker_config, of=repr(self.dataset.mix().leaves))
         if state is not None:
             self._restore(read_states(state, where="restore_state_rank"), where="restore_state_rank")
 
