@@ -50,6 +50,22 @@ def _yaml(root: Path, name: str = "dataset.yaml") -> Any:
     return yaml.safe_load((root / ".nv-meta" / name).read_text())
 
 
+def test_a_description_that_is_there_is_told_of_and_stays(tmp_path: Path) -> None:
+    root = _shards(tmp_path / "set")
+    _prepare(root, "--non-interactive", "--force-overwrite", "--sample-type=CrudeWebdataset", "--split-ratio=1,0,0")
+    before = (root / ".nv-meta" / "dataset.yaml").read_bytes()
+    for words in (["--skip-dataset-yaml"], []):
+        again = _prepare(root, "--non-interactive", "--force-overwrite", "--split-ratio=1,0,0", *words)
+        assert again.exit_code == 0, again.output
+        assert f"{root}/.nv-meta/dataset.yaml is there, and stays as it is." in again.output
+        assert "by hand" not in again.output
+    other = _prepare(
+        root, "--non-interactive", "--force-overwrite", "--split-ratio=1,0,0", "--dataset-yaml-name=b.yaml"
+    )
+    assert "A b.yaml has to be added by hand" in other.output
+    assert (root / ".nv-meta" / "dataset.yaml").read_bytes() == before
+
+
 # --- questions, in the order of Energon
 
 

@@ -10,7 +10,7 @@ import click
 
 from omniloom.data.index.dataset_yaml import dataset_config_of, sample_loader_text
 from omniloom.data.index.field_map import parse_field
-from omniloom.data.index.layout import SAMPLE_LOADER, meta_path, write_sidecar_file
+from omniloom.data.index.layout import SAMPLE_LOADER, meta_name, meta_path, write_sidecar_file
 from omniloom.data.index.place import place_of
 from omniloom.data.index.sample_types import CRUDE_TYPE, SAMPLE_TYPES, Field, menu
 from omniloom.data.index.sidecar import Prepared
@@ -68,17 +68,22 @@ def describe_samples(prepared: Prepared, options: PrepareOptions) -> None:
     _show_first_samples(prepared)
     more = " and more" if len(found) > MAX_PARTS_FOR_MAP else ""
     click.echo(f"Parts found: {', '.join(found[:MAX_PARTS_FOR_MAP])}{more}")
+    described = meta_path(prepared.root, options.dataset_yaml_name).is_file()
     if options.skip_dataset_yaml:
         wanted = False
     elif options.sample_type is not None:
         wanted = True
     elif not options.may_ask:
-        click.echo("Without --sample-type no dataset.yaml is made.")
         wanted = False
+        if not described:
+            click.echo("Without --sample-type no dataset.yaml is made.")
     else:
         wanted = click.confirm("Describe the samples now, in a dataset.yaml?", default=True)
+    if not wanted and described:
+        click.echo(f"{meta_name(prepared.root, options.dataset_yaml_name)} is there, and stays as it is.")
+        return
     if not wanted:
-        click.echo("A dataset.yaml has to be added by hand before the set can be loaded.")
+        click.echo(f"A {options.dataset_yaml_name} has to be added by hand before the set can be loaded.")
         return
     name = options.sample_type or _ask_sample_type()
     fields = options.fields()

@@ -114,7 +114,7 @@ class PresenceBoard:
                 raise StateError(
                     f"{_spoken(self._silent())} of {self._ranks} did not ask for a state within {timeout_seconds:g} s; "
                     "the others did.\n  Perhaps their state is missing. Give all ranks their state, or none: "
-                    "then all call restore_state_rank(None), or nobody does. WorkerConfig(restore_timeout_seconds=) gives "
+                    "then all call restore_state_rank(None), or nobody. WorkerConfig(restore_timeout_seconds=) gives "
                     "more time."
                 )
             if waited > _TOLD_AFTER_SECONDS and not is_told:
