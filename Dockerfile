@@ -2,6 +2,8 @@
 # torch's wheels bring CUDA's libraries themselves; the base image has what the driver asks of a container.
 FROM nvidia/cuda:12.8.1-base-ubuntu24.04
 
+# The distribution's own versions, with its security fixes.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*

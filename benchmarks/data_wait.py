@@ -41,8 +41,8 @@ def run(context: Context) -> dict[str, Any]:
         "unit": "",
         "better": "lower",
         "settings": f"photographs padded to 336 x 336 for CLIP with captions as tokens, batch {BATCH_SIZE}, {WORKERS} "
-        "workers, as many batches made ahead as the trainer has made; the loader's own rate is measured first, then a "
-        f"step sleeps for {10_000 / PERCENT:.0f} % of the time that its batches take alone; bar: {BAR_PERCENT:g} % of "
-        "the time waiting",
+        "workers, batches made ahead and taken by a thread as the trainer does; the loader's own rate is measured "
+        f"first, then a step sleeps for {10_000 / PERCENT:.0f} % of the time that its batches take alone; bar: "
+        f"{BAR_PERCENT:g} % of the time waiting",
         "rows": rows,
     }

@@ -1,6 +1,7 @@
 """LLaVA batches of photographs, first as fast as they come, then by a training that takes a share of that rate.
 
-Batches are made as far ahead as the trainer has them made (`omniloom.train.data.DataConfig.batches_ahead`).
+Batches are made as far ahead as the trainer has them made, and taken as it takes them, by its thread
+(`omniloom.train.taken_ahead`); what counts as waiting is what the trainer tells as ``data_wait_seconds``.
 """
 
 import itertools
@@ -11,6 +12,7 @@ from paced import paced
 
 from omniloom import LlavaSettings, LlavaTaskEncoder, WorkerConfig, get_loader, get_train_dataset
 from omniloom.train.data import DataConfig
+from omniloom.train.taken_ahead import taken_ahead
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
 from omniloom.vlm.image_processor import ImageProcessor, tile_tokens
 from omniloom.vlm.layouts import PadToSquare
@@ -60,7 +62,8 @@ with loader() as batches:
     )
 step_seconds = options.micro_batches * options.batch_size / alone["samples_per_second"] / (options.percent / 100)
 started = time.perf_counter()
-with loader() as batches:
+batches = taken_ahead(loader(), micro_batches=options.micro_batches)
+try:
     figures = paced(
         steps(iter(batches)),
         size=lambda step: sum(map(size, step)),
@@ -69,6 +72,8 @@ with loader() as batches:
         warm_up_batches=-(-options.warm_up_batches // options.micro_batches),
         window_seconds=2 * options.window_seconds,
     )
+finally:
+    batches.close()
 report(
     alone_per_second=alone["samples_per_second"],
     waited_percent=100 * figures["waited_share"],

@@ -20,8 +20,10 @@ if [[ $DEVICES -eq 0 ]]; then
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-# --max-restarts starts all ranks anew when one dies; they go on from the newest complete checkpoint.
+# The machines meet at the first one. RESTARTS=N starts the ranks of all of them anew when one dies, N times at most;
+# they go on from the newest complete checkpoint.
 exec torchrun \
-    --nnodes "$NODES" --node-rank "$NODE" --nproc-per-node "$DEVICES" \
-    --master-addr "$HEAD" --master-port "$PORT" --max-restarts "${RESTARTS:-0}" \
+    --nnodes "$NODES" --nproc-per-node "$DEVICES" --max-restarts "${RESTARTS:-0}" \
+    --rdzv-backend c10d --rdzv-endpoint "$HEAD:$PORT" --rdzv-id "${JOB:-omniloom}" \
+    --rdzv-conf "is_host=$((NODE == 0))" \
     -m omniloom train "$@"

@@ -69,13 +69,22 @@ def test_slurm_gives_each_task_its_rank_and_queues_what_is_not_done(
 def test_torchrun_is_told_where_the_ranks_meet(tmp_path: Path) -> None:
     code, log = started(tmp_path, "examples/torchrun/train.sh", "sft.yaml", HEAD="n1", NODES="2", NODE="1")
     assert code == 0
-    expected = "torchrun --nnodes 2 --node-rank 1 --nproc-per-node 4 --master-addr n1 --master-port 29500"
-    assert log == f"{expected} --max-restarts 0 -m omniloom train sft.yaml\n"
+    met = "--rdzv-backend c10d --rdzv-endpoint n1:29500 --rdzv-id omniloom --rdzv-conf is_host=0"
+    expected = f"torchrun --nnodes 2 --nproc-per-node 4 --max-restarts 0 {met}"
+    assert log == f"{expected} -m omniloom train sft.yaml\n"
 
 
 @pytest.mark.parametrize("script", ["examples/slurm/train.sbatch", "examples/torchrun/train.sh"])
 def test_without_a_recipe_they_say_what_they_want(tmp_path: Path, script: str) -> None:
     assert started(tmp_path, script) == (2, "")
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+def test_the_dockerfile_is_sound() -> None:
+    done = subprocess.run(
+        ["hadolint", "--no-color", str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_dockerfile_installs_extras_that_there_are() -> None:

@@ -62,6 +62,7 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
         shown_tiles=torch.arange(len(images)),
         image_positions=(flat == CONFIG.image_token_id).nonzero()[:, 0],
         document_sets=torch.arange(documents) % SETS,
+        __restore_key__=((0, 0, number, 0),),
     )
 
 

@@ -24,6 +24,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from omniloom.conversion.loading import fill_parameter, load_weights
 from omniloom.model.build import build, parameter_shapes
+from omniloom.model.dropout import DropoutConfig, add_dropout
 from omniloom.model.lora import LoraConfig, add_lora, fresh_factor, is_lora
 from omniloom.parallel.balance import BalancedLoader
 from omniloom.parallel.feed import GroupLoader
@@ -33,7 +34,7 @@ from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.loop import LoopConfig, Run, train
 from omniloom.train.metrics import LogConfig
 from omniloom.train.optimizer import OptimizerConfig, make_optimizer
-from omniloom.train.parts import PartConfig, freeze, lora_of
+from omniloom.train.parts import PartConfig, dropout_of, freeze, lora_of
 from omniloom.train.schedule import ScheduleConfig
 from omniloom.train.step import mean_loss
 from omniloom.weights.changes import Range
@@ -95,6 +96,7 @@ def one_run(
     model = build(tiny.CONFIG, device="meta")
     add_lora(model, lora_of(settings))
     freeze(model, settings)
+    add_dropout(model, dropout_of(settings))
     model = parallelize(model, config, ranks).to_empty(device="cpu")
     read = fill(model)
     own: Any = (
@@ -164,8 +166,8 @@ def cost_of(batch: Any) -> float:
 
 def part_config(values: Mapping[str, Any]) -> PartConfig:
     """Settings of a part, of plain values."""
-    lora = values.get("lora")
-    return PartConfig(**{**values, "lora": None if lora is None else LoraConfig(**lora)})
+    kinds = {"lora": LoraConfig, "dropout": DropoutConfig}
+    return PartConfig(**{name: kinds[name](**value) if name in kinds else value for name, value in values.items()})
 
 
 class Counted(InMemory):

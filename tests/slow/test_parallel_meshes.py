@@ -17,6 +17,7 @@ TIED = {"num_layers": 4, "tied_head": True, "qk_norm": True, "vocab_size": 63, *
 FEW_HEADS = {"num_heads": 4, "num_kv_heads": 1, "window": 5}
 STAGE_ONE = {"vision_tower": {"train": False}, "language_model": {"train": False}}
 LORA = {"vision_tower": {"train": False}, "language_model": {"lora": {"rank": 4, "alpha": 8}}}
+DROPOUT = {"language_model": {"dropout": {"stream": 0.2, "words": 0.1}}, "vision_tower": {"dropout": {"stream": 0.1}}}
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "deep": {"language": DEEP},
@@ -24,6 +25,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "few": {"language": FEW_HEADS},
     "stage-one": {"language": DEEP, "parts": STAGE_ONE},
     "lora": {"language": DEEP, "parts": LORA},
+    "dropout": {"parts": DROPOUT},
     "lora-few": {"language": FEW_HEADS, "parts": LORA},
 }
 EVERY_LAYER = {"language_model": 1, "vision_tower": 1}
@@ -83,6 +85,8 @@ def test_two_ranks(tmp_path: Path, alone: dict[str, Any]) -> None:
         ("stage-one", {"pipeline": 2, "pipeline_layers": [1, 3]}),
         ("lora", {"tensor": 2, "sequence": True}),
         ("lora", {"pipeline": 2}),
+        ("dropout", {"balance": "ranks"}),
+        ("dropout", {"tensor": 2, "recompute": EVERY_LAYER}),
         ("lora-few", {"tensor": 2, "sequence": True}),
     ]
     check(2, meshes, tmp_path, alone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ FIELDS = ("input_ids", "labels", "document_lengths", "image_positions", "shown_t
 _DTYPES = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.float16)
 _MOST_DIMS = 4
 _FIELD_NUMBERS = 2 + _MOST_DIMS
-HEADER_NUMBERS = len(FIELDS) * _FIELD_NUMBERS
-"""Of each field: number of its dtype, of its dimensions, and four sizes."""
+HEADER_NUMBERS = (len(FIELDS) + 1) * _FIELD_NUMBERS
+"""Of each field, and of the seed: number of its dtype, of its dimensions, and four sizes."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class SentBatch:
     shown_tiles: Tensor
     images: Tensor
     document_sets: Tensor
+    seed: Tensor
 
     @classmethod
     def of(cls, header: Tensor, payload: Tensor) -> SentBatch:
@@ -40,8 +42,16 @@ class SentBatch:
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """The fields of a batch, in order."""
-    return [getattr(batch, name).contiguous() for name in FIELDS]
+    """The fields of a batch, in order, and its seed."""
+    return [*(getattr(batch, name).contiguous() for name in FIELDS), torch.tensor(seed_of(batch))]
+
+
+def seed_of(batch: Any) -> int:
+    """The seed of what is drawn while a batch is learned: from the keys of its samples, wherever that is."""
+    if isinstance(batch, SentBatch):
+        return int(batch.seed)
+    keys = getattr(batch, "__restore_key__", ())
+    return int.from_bytes(hashlib.blake2b(repr(keys).encode(), digest_size=7).digest(), "big")
 
 
 def header_of(tensors: Sequence[Tensor]) -> Tensor:
@@ -65,7 +75,8 @@ def bytes_told(header: Tensor) -> int:
 
 def payload_size(batch: Any) -> int:
     """Bytes of the payload of a batch."""
-    return sum(getattr(batch, name).nbytes for name in FIELDS)
+    sizes: list[int] = [getattr(batch, name).nbytes for name in FIELDS]
+    return sum(sizes) + torch.int64.itemsize  # that of the seed
 
 
 def _shapes(header: Tensor) -> list[tuple[torch.dtype, torch.Size]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from omniloom.model.documents import Documents
 from omniloom.model.dropout import draws
 from omniloom.model.llava import ShownTiles
 from omniloom.model.loss import IGNORED, LossSum, TokenGroups
+from omniloom.parallel.wire import seed_of
 
 
 class PackedBatch(Protocol):
@@ -78,7 +78,7 @@ class PackedMicroBatch:
             num_images=len(batch.images),
             groups=None if groups is None else TokenGroups(groups.to(device, non_blocking=True), sets),
             learned_of_groups=learned_of_groups,
-            seed=_seed(getattr(batch, "__restore_key__", ())),
+            seed=seed_of(batch),
         )
 
     @property
@@ -99,11 +99,6 @@ class PackedMicroBatch:
             **({} if self.groups is None else {"token_groups": self.groups}),
         )
         return loss
-
-
-def _seed(keys: object) -> int:
-    """A seed from restore keys, which are tuples of numbers and names."""
-    return int.from_bytes(hashlib.blake2b(repr(keys).encode(), digest_size=7).digest(), "big")
 
 
 def _groups(batch: PackedBatch, sets: int) -> tuple[Tensor, tuple[int, ...]]:

@@ -34,6 +34,7 @@ from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import dropout_of, freeze, lora_of
 from omniloom.train.recipe import Recipe
+from omniloom.train.taken_ahead import taken_ahead
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
 RECIPE_FILE = "recipe.yaml"
@@ -63,7 +64,7 @@ def build(recipe: Recipe) -> Run:
     folder = Path(recipe.folder)
     left_out = LeftOut(folder, rank=distributed.get_rank() if distributed.is_initialized() else 0)
     loader = _loader(recipe, encoder, workers, loop) if ranks.loads else None
-    own = None if loader is None else left_out.watched(loader)
+    own = None if loader is None else left_out.watched(taken_ahead(loader, micro_batches=loop.micro_batches))
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
     hooks += [ToldByLoader(balanced), left_out]
     if recipe.features is not None:

@@ -11,8 +11,9 @@ from omniloom.errors import ConfigError
 from omniloom.generate.prompts import Prompter
 from omniloom.model.build import build as build_module
 from omniloom.model.llava import Llava
+from omniloom.storage.urls import redacted
 from omniloom.train.build import RECIPE_FILE, own_device
-from omniloom.train.checkpoint import complete_checkpoints
+from omniloom.train.checkpoint_places import place_of_checkpoints
 from omniloom.train.data import DataConfig, task_encoder
 from omniloom.train.filling import fill_model, load_model
 from omniloom.train.model_files import ModelConfig, model_config
@@ -90,9 +91,11 @@ def _settings_of(path: Path) -> tuple[ModelConfig, DataConfig, str]:
     run = run_of(path)
     if run is None:
         return ModelConfig(folder=str(path)), DataConfig(train=""), str(path)
-    found = complete_checkpoints(run)
-    if not found:
-        raise ConfigError(f"{run}: a run without a complete checkpoint. Train it first.")
-    step = path if path != run else found[max(found)]
     recipe = read_recipe(run / RECIPE_FILE)
+    place = recipe.checkpoint.place or run
+    found = place_of_checkpoints(place).found()
+    if not found:
+        where = redacted(recipe.checkpoint.place) or run
+        raise ConfigError(f"{where}: a run without a complete checkpoint. Train it first.")
+    step = path if path != run else found[max(found)]
     return replace(recipe.model, start=str(step), start_step=None, fresh=()), recipe.data, str(step)
