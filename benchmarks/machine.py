@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import platform
+import resource
 import subprocess
+import time
 from pathlib import Path
 
 PACKAGES = (
@@ -37,15 +39,43 @@ def versions(python: Path) -> dict[str, str]:
 
 
 def describe() -> dict[str, object]:
-    """Processor, memory, system, date, and how busy the machine was before the first benchmark."""
+    """Processor, memory and system."""
     return {
         "cpu": _cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "load_average_before": round(os.getloadavg()[0], 2),
     }
+
+
+class Circumstances:
+    """When something was measured, and how much of the processors other programs took meanwhile."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._busy_before, self._own_before = _busy_seconds(), _own_seconds()
+
+    def describe(self) -> dict[str, object]:
+        """The date, and the share of all processors' time since the beginning that was others' work."""
+        cores = os.cpu_count() or 1
+        elapsed = (time.perf_counter() - self._started) * cores
+        others = (_busy_seconds() - self._busy_before) - (_own_seconds() - self._own_before)
+        return {
+            "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+            "others_share": round(max(0.0, others) / elapsed, 3),
+        }
+
+
+def _busy_seconds() -> float:
+    """Seconds that all processors have worked since the start of the machine."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    """Seconds that this process and the programs that it waited for have worked."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _cpu_name() -> str:

@@ -27,9 +27,8 @@ def render(results: Mapping[str, Any]) -> str:
 def _preface(results: Mapping[str, Any]) -> str:
     machine, versions = results["machine"], results["versions"]
     lines = [
-        f"Measured on {machine['date']} on {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']}; "
-        f"load {machine['load_average_before']} before the start.",
+        f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
+        f"{machine['system']}.",
         "Each program is a process of its own; programs run one at a time and in turn (A B A B ...), "
         f"{results['pairs']} times each. A figure is a median, the range behind it the lowest and the highest. "
         "A ratio is taken pair by pair; above 1 omniloom is better.",
@@ -57,6 +56,9 @@ def _benchmark(result: Mapping[str, Any]) -> str:
     if result.get("floor"):
         parts.append(f"Floor: {result['floor']}. With threads or several workers a share can pass 100%.")
     parts += [f"- {name.replace('_', ' ')}: {_fact(value)}" for name, value in result.get("facts", {}).items()]
+    if "measured" in result:
+        date, others = result["measured"]["date"], result["measured"]["others_share"]
+        parts.append(f"Measured on {date}; other programs took {others:.1%} of the processors' time meanwhile.")
     return "\n\n".join(parts)
 
 

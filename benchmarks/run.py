@@ -69,11 +69,15 @@ def main() -> int:
         if peer_python:
             results["versions"]["peers"] = machine.versions(peer_python)
         if options.json and options.json.exists() and options.only:
-            results["benchmarks"] = json.loads(options.json.read_text())["benchmarks"]
+            earlier = json.loads(options.json.read_text())
+            results["benchmarks"] = earlier["benchmarks"]
+            results["versions"] = {**earlier["versions"], **results["versions"]}
         for name in options.only or NAMES:
             started = time.perf_counter()
+            circumstances = machine.Circumstances()
             say(f"{name} ...")
-            results["benchmarks"][name] = importlib.import_module(name).run(context)
+            found = importlib.import_module(name).run(context)
+            results["benchmarks"][name] = {**found, "measured": circumstances.describe()}
             say(f"{name}: done after {time.perf_counter() - started:.0f} s")
             if options.json:
                 options.json.write_text(json.dumps(results, indent=1) + "\n")
