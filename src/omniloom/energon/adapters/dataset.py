@@ -10,6 +10,7 @@ from omniloom.data.loader.dataset import Dataset
 from omniloom.data.mixed_cook import WaysCook
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.plan.in_order import InOrder
+from omniloom.energon.adapters.config_tree import Asked, tree_of
 from omniloom.energon.adapters.loaders import SavableDataLoader
 from omniloom.energon.adapters.own_stage import OwnStage, placed
 from omniloom.energon.adapters.savable import SavableDataset
@@ -19,15 +20,24 @@ _OWN_STATE_KEYS = 1024  # room in a lane's tensor for the state of a data set of
 
 @dataclass(frozen=True)
 class EngineDataset(Dataset, SavableDataset[Any]):
-    """`omniloom.Dataset` as a `SavableDataset`: what the getters, factories and wrapper datasets give."""
+    """`omniloom.Dataset` as a `SavableDataset`: what the getters, factories and wrapper datasets give.
+
+    Attributes:
+        asked: what a getter was asked for, which made its pipeline.
+        asked_for: that pipeline.
+    """
+
+    asked: Asked | None = None
+    asked_for: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return placed(self)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> EngineDataset:
+    def of(cls, dataset: Dataset, asked: Asked | None = None) -> EngineDataset:
         """The data set under this name."""
-        return cls(**{field.name: getattr(dataset, field.name) for field in fields(dataset)})
+        known = {field.name: getattr(dataset, field.name) for field in fields(dataset)}
+        return cls(**known, asked=asked, asked_for=dataset.pipeline)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(SavableDataLoader(self, num_workers=0))
@@ -80,8 +90,13 @@ class EngineDataset(Dataset, SavableDataset[Any]):
         return SavableDataLoader(self, num_workers=0).restore_sample(restore_key)
 
     def config(self) -> dict[str, Any]:
-        """What it is made of, as plain values; not in the form of Energon's tree of wrappers."""
+        """What it is made of, as plain values: Energon's tree of wrappers, or, of what wrappers made, its stages."""
+        if self.own is not None and self.own is self.pipeline:
+            return self.own.object_of_user.config()
+        if self.asked is not None and self.asked_for is self.pipeline:
+            return tree_of(self, self.asked)
         config = self.worker_config
+        leaves = zip(self.plan.leaves, self.paths or [""] * len(self.plan.leaves), strict=False)
         return {
             "type": type(self).__name__,
             "stages": [type(stage).__name__ for stage in self.stages],
@@ -96,7 +111,7 @@ class EngineDataset(Dataset, SavableDataset[Any]):
                     "weight": leaf.weight,
                     "map_fn_config": {"training": not isinstance(self.plan, InOrder), "_path": path},
                 }
-                for leaf, path in zip(self.plan.leaves, self.paths or [""] * len(self.plan.leaves), strict=False)
+                for leaf, path in leaves
             ],
         }
 

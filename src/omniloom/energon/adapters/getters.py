@@ -13,6 +13,7 @@ from omniloom.data import open as engine
 from omniloom.data.leaf import Leaf
 from omniloom.data.mix.values import Source
 from omniloom.energon.adapters.building import accepted
+from omniloom.energon.adapters.config_tree import Asked
 from omniloom.energon.adapters.dataset import EngineDataset
 from omniloom.energon.adapters.encoders import DefaultTaskEncoder, SampleDecoder, TaskEncoder
 from omniloom.energon.adapters.epath import EPath
@@ -69,9 +70,10 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
         check_mix(path, split_part=settings.get("split_part", "train"), training=True)
     if _builds(encoder, "build_train_datasets") or own is not None:
         return _built(encoder, path, own=own, training=True, **settings)
+    asked = Asked(encoder, True, dict(settings))
     if settings.get("packing_buffer_size") is not None:
         settings["packing_buffer_size"] *= config.run_lanes // config.ranks
-    return EngineDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
+    return EngineDataset.of(engine.get_train_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings), asked)
 
 
 def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) -> EngineDataset:
@@ -83,7 +85,8 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
     if _builds(encoder, "build_val_datasets") or own is not None:
         return _built(encoder, path, own=own, training=False, **settings)
-    return EngineDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings))
+    asked = Asked(encoder, False, dict(settings))
+    return EngineDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings), asked)
 
 
 def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any) -> list[tuple[EngineDataset, Any]]:
@@ -100,7 +103,8 @@ def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any)
         found, rest = _loaded(encoder, path, own=own, training=False, **settings)
         return [(_put_together(encoder, [one], None, training=False, **rest), one.dataset) for one in found.datasets]
     made = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
-    return [(EngineDataset.of(dataset), SourceDataset.of(leaf)) for dataset, leaf in made]
+    asked = Asked(encoder, False, dict(settings))
+    return [(EngineDataset.of(dataset, asked), SourceDataset.of(leaf)) for dataset, leaf in made]
 
 
 def _builds(encoder: Any, name: str) -> bool:
