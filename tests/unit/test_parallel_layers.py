@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from omniloom.errors import ConfigError
 from omniloom.parallel.checkpointing import recompute_layers
+from omniloom.parallel.config import ParallelConfig
 from omniloom.train.batches import PackedMicroBatch
 from tests.contract.tiny_llava import packed_batch, tiny_llava
 
@@ -73,3 +76,16 @@ def test_nothing_is_done_at_none() -> None:
 def test_what_does_not_fit_is_told(every: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         recompute_layers(tiny_llava(), every)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"compile": True, "tensor": 2}, "compile together with tensor 2 found. .*share no compiled program"),
+        ({"gradients": "sharded", "pipeline": 2}, "Stages sum gradients once a step"),
+        ({"sequence": True}, "sequence without tensor found"),
+    ],
+)
+def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ParallelConfig(**settings)

@@ -60,8 +60,8 @@ class ParallelConfig(DataParallelConfig):
                 raise ConfigError(f"parallel.{name}: {getattr(self, name)} found; at least 1 expected.")
         if self.compile and self.tensor > 1:
             raise ConfigError(
-                f"parallel: compile together with tensor {self.tensor} found. Leave out one: a compiled layer does not "
-                "take sums over ranks."
+                f"parallel: compile together with tensor {self.tensor} found. Leave out one: layers whose matrices are "
+                "cut share no compiled program, and torch compiles no more than eight of them."
             )
         if self.sequence and self.tensor == 1:
             raise ConfigError("parallel: sequence without tensor found. Its ranks are those of tensor; give tensor.")
