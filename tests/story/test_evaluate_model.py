@@ -106,14 +106,24 @@ def test_inside_lmms_eval(
     package = tmp_path / "lmms_eval"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "__main__.py").write_text("import json, sys\nprint(json.dumps(sys.argv[1:]))\nsys.exit(3)\n")
+    program = package / "__main__.py"
+    program.write_text("import json, sys\nprint(json.dumps(sys.argv[1:]))\nsys.exit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert run([*asked, "--limit", "8", "--output", str(tmp_path / "told")]) == 3
     said = json.loads(capfd.readouterr().out)
     assert said[:2] == ["--model", "omniloom"]
-    model = f"pretrained={folder / 'model'},template=chatml,batch_size=16,batch_tokens=65536,max_frames_num=8"
+    model = f"pretrained={folder / 'model'},template=chatml,batch_tokens=65536,max_frames_num=8"
     assert said[2:6] == ["--model_args", model, "--tasks", "mme"]
     assert said[6:] == [
         "--batch_size", "16", "--limit", "8", "--output_path", str(tmp_path / "told"), "--log_samples",
     ]  # fmt: skip
+    # It ends with 0 after errors of its own: what it has written counts.
+    program.write_text("")
+    assert run([*asked, "--include-path", str(tmp_path)]) == 1
+    assert "lmms-eval wrote no result of mme" in capfd.readouterr().err
+    program.write_text(
+        "import pathlib, sys\nassert '--include_path' in sys.argv\n"
+        "pathlib.Path(sys.argv[sys.argv.index('--output_path') + 1], 'a_results.json').touch()\n"
+    )
+    assert run([*asked, "--include-path", str(tmp_path)]) == 0

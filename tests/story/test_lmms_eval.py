@@ -52,3 +52,53 @@ def test_a_model_of_ours_in_lmms_eval(tmp_path: Path) -> None:
     assert said == [expected[str(number)]["answer"] for number in range(ITEMS)]
     with pytest.raises(ValueError, match="only generate here"):
         model.loglikelihood(requests)
+
+
+TASK = """
+task: own
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {rows}}}}}
+test_split: test
+output_type: generate_until
+doc_to_visual: !function shown.visual
+doc_to_text: !function shown.text
+doc_to_target: answer
+generation_kwargs: {{max_new_tokens: 6, temperature: 0, do_sample: false}}
+metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+def test_a_task_of_ones_own_in_lmms_eval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The whole of it: its command, its results, and its log of samples, which is scored here as it was there."""
+    command = make_benchmark(tmp_path)
+    output = tmp_path / "answers.jsonl"
+    assert run([*command, "--output-path", str(output), "--max-new-tokens", "6"]) == 0
+    answers = answers_of(output)
+    rows = json.loads((tmp_path / "test.json").read_text())
+    for number, row in enumerate(rows):  # every other answer is right
+        row |= {"path": str(tmp_path / "images" / row["image"]), "question_id": number, "id": str(number)}
+        row["answer"] = str(answers[str(number)]["answer"] if number % 2 else "something else")
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tasks / "own.yaml").write_text(TASK.format(rows=tmp_path / "rows.jsonl"))
+    (tasks / "shown.py").write_text(
+        "from PIL import Image\n"
+        "def visual(doc): return [Image.open(doc['path']).convert('RGB')]\n"
+        "def text(doc, lmms_eval_specific_kwargs=None): return doc['question']\n"
+    )
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    inside = ["evaluate", "own", "--model", str(tmp_path / "model"), "--template", "chatml", "--inside", "lmms-eval"]
+    told = tmp_path / "told"
+    assert run([*inside, "--include-path", str(tasks), "--output", str(told)]) == 0, capfd.readouterr().err
+    (result,) = told.rglob("*results.json")
+    score = json.loads(result.read_text())["results"]["own"]["exact_match,none"]
+    assert score == 0.5
+    (log,) = told.rglob("*samples_own.jsonl")
+    said = [json.loads(line)["filtered_resps"] for line in log.read_text().splitlines()]
+    assert said == [answers[str(number)]["answer"] for number in range(ITEMS)]
+    # Without such a task it says so, and ends with 0; here it does not.
+    assert run([*inside[:1], "none_such", *inside[2:]]) != 0

@@ -65,7 +65,13 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
     "--inside", type=click.Choice(["lmms-eval"]),
     help="Let lmms-eval ask --model and score it, with its data; TASK is then one of its own.",
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here as JSON.")
+@click.option(
+    "--include-path", "tasks_path", type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="With --inside: a folder of tasks of your own, in its form.",
+)  # fmt: skip
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write the result here as JSON. With --inside: a folder."
+)
 @click.option(
     "--items", "items_path", type=click.Path(path_type=Path, dir_okay=False),
     help="Write each item here as a JSON line: id, question, images, answers, text, score.",
@@ -84,6 +90,7 @@ def command(
     model: str | None,
     answers_to: Path | None,
     inside: str | None,
+    tasks_path: Path | None,
     output: Path | None,
     items_path: Path | None,
     as_json: bool,
@@ -100,7 +107,7 @@ def command(
     """
     name = _task_name(task_name, task_option)
     if inside is not None:
-        return run_lmms_eval(name, model, output=output, limit=limit, words=words)
+        return run_lmms_eval(name, model, output=output, limit=limit, tasks=tasks_path, words=words)
     if truth_path is None:
         raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
     task = find_task(name)
