@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import omniloom
-from omniloom.data.index import media_prepare
+from omniloom.data.index import media_looking
 from omniloom.data.index.layout import MEDIA_PARTIAL
 from omniloom.data.index.media_extract import FilesRequest, MediaSource
 from omniloom.data.index.media_filter import MediaFilterConfig, MediaFilterStrategy
@@ -153,17 +153,17 @@ def test_a_table_that_another_program_made_anew_is_filled_again(shards: Path) ->
 
 
 def test_an_interrupted_run_goes_on_where_it_was(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = media_prepare.media_of_shard
+    original = media_looking.media_of_shard
     looked_at: list[str] = []
 
-    def dies_at_the_second(request: media_prepare.ShardRequest) -> list[MediaSource]:
+    def dies_at_the_second(request: media_looking.ShardRequest) -> list[MediaSource]:
         looked_at.append(request.shard)
         if len(looked_at) == 2:
             raise KeyboardInterrupt
         return original(request)
 
-    monkeypatch.setattr(media_prepare, "media_of_shard", dies_at_the_second)
-    monkeypatch.setattr(media_prepare, "_COMMIT_SECONDS", -1.0)
+    monkeypatch.setattr(media_looking, "media_of_shard", dies_at_the_second)
+    monkeypatch.setattr(media_looking, "_COMMIT_SECONDS", -1.0)
     with pytest.raises(KeyboardInterrupt):
         add_media_metadata(shards, media_filter=BY_EXTENSION, num_workers=0)
     assert (shards / ".nv-meta" / MEDIA_PARTIAL).is_file()
@@ -209,7 +209,7 @@ def test_folders_of_files(tmp_path: Path) -> None:
 def test_images_are_read_no_further_than_their_headers(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (1_500, 1_500, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "a.png")
-    file = media_prepare.media_of_files
+    file = media_looking.media_of_files
     (source,) = file(FilesRequest("a.png", str(tmp_path), ("a.png",), BY_EXTENSION))
     assert source.rows[0].metadata_json == '{"width":1500,"height":1500,"format":"PNG","mode":"RGB"}'
     cut = (tmp_path / "a.png").read_bytes()[:70_000]

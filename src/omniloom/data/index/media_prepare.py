@@ -11,65 +11,42 @@ import hashlib
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from omniloom.data.index.info import is_prepared, read_info
+from omniloom.data.index.info import is_prepared
 from omniloom.data.index.layout import DATABASE, MAIN_FOLDER, MEDIA_PARTIAL, meta_name, meta_path
-from omniloom.data.index.media_extract import (
-    FilesRequest,
-    MediaFault,
-    MediaSource,
-    ShardRequest,
-    media_of_files,
-    media_of_shard,
-)
+from omniloom.data.index.media_extract import MediaFault
 from omniloom.data.index.media_filter import MediaFilterConfig
+from omniloom.data.index.media_looking import (
+    How,
+    look_at,
+    open_partial,
+    open_read_only,
+    sources_of,
+    told_sqlite_errors,
+)
+from omniloom.data.index.media_looking import MediaProgress as MediaProgress  # noqa: PLC0414 - others import it from here
+from omniloom.data.index.media_shares import remove_shares, take_shares_in
 from omniloom.data.index.media_tables import (
     SOURCES_TABLE,
     create_media_tables,
     insert_filter,
-    insert_sources,
     known_sources,
 )
 from omniloom.data.index.mirror import refresh, renew
-from omniloom.data.index.omniloom_json import read_omniloom_info
-from omniloom.data.index.parallel_work import Request, Result, in_order
-from omniloom.data.index.place import normal_root, place_of
-from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
+from omniloom.data.index.place import normal_root
 from omniloom.data.index.work_folder import move_file, open_work_folder
-from omniloom.data.shards.archive_file import mark_at
-from omniloom.errors import DatasetError, StorageError
+from omniloom.errors import DatasetError
 from omniloom.storage.files import file_exists, folder_exists, remove_file, storage_error
 from omniloom.storage.node_copy import copy_here, copy_there, node_cache
-from omniloom.storage.open import open_store
-from omniloom.storage.urls import is_url, join_url, redacted, relative_to
+from omniloom.storage.urls import is_url, join_url, redacted
 
 DEFAULT_WORKERS = 16
-_FILES_AT_ONCE = 64
-_COMMIT_SECONDS = 2.0
 _ALL_KEYS = """SELECT s.sample_key || '.' || p.part_name FROM samples s
     JOIN sample_parts p ON p.tar_file_id = s.tar_file_id AND p.sample_index = s.sample_index"""
-
-
-class MediaProgress(NamedTuple):
-    """How far it is; given to the callback after each shard or group of files.
-
-    Attributes:
-        sources: shards or files that are done.
-        sources_total: shards or files that have to be looked at.
-        rows: media found so far.
-        faults: media of which nothing could be found out.
-    """
-
-    sources: int
-    sources_total: int
-    rows: int
-    faults: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,25 +106,12 @@ def add_media_metadata(
             root,
             local,
             media_filter=media_filter,
-            how=_How(executor, num_workers),
+            how=How(executor, num_workers),
             tmp_path=tmp_path,
             progress=progress,
         )
+    remove_shares(root, media_filter)
     return prepared
-
-
-@dataclass(frozen=True)
-class _How:
-    """Who does the work."""
-
-    executor: Executor | None
-    num_workers: int
-
-    def run(
-        self, work: Callable[[Request], Result], requests: Sequence[Request], *, in_store: bool
-    ) -> Iterator[Result]:
-        """Do it, in the order of the requests."""
-        return in_order(work, requests, executor=self.executor, num_workers=self.num_workers, in_threads=in_store)
 
 
 @contextlib.contextmanager
@@ -175,35 +139,25 @@ def _add(
     local: str,
     *,
     media_filter: MediaFilterConfig,
-    how: _How,
+    how: How,
     tmp_path: str | os.PathLike[str] | None,
     progress: Callable[[MediaProgress], None] | None,
 ) -> MediaPrepared:
-    is_webdataset = is_prepared(root)
     target = meta_path(local, DATABASE)
-    if is_webdataset and not target.is_file():
-        shown = redacted(root)
-        raise DatasetError(
-            f"{meta_name(root, DATABASE)}: there is no key database, which media metadata are added to. Run `omniloom "
-            f"prepare {shown}` without --no-sqlite first."
-        )
-    shards_root = place_of(root).shards if is_webdataset else root
-    with _sqlite_errors(target), open_work_folder(local) as work:
+    check_database(root, target)
+    sources = sources_of(root, media_filter)
+    with told_sqlite_errors(target), open_work_folder(local) as work:
         partial_path = meta_path(local, MEDIA_PARTIAL)
-        names, all_names = (_shards(root), None) if is_webdataset else _files(root, media_filter)
-        with contextlib.closing(_open_partial(partial_path)) as partial:
+        with contextlib.closing(open_partial(partial_path)) as partial:
+            take_shares_in(root, partial, media_filter)
             known = known_sources(partial, media_filter)
             if target.is_file():
-                with contextlib.closing(_open_read_only(target)) as former:
+                with contextlib.closing(open_read_only(target)) as former:
                     known = {**known_sources(former, media_filter), **known}
-            waiting = [name for name in names if name not in known or known[name] != _mark(shards_root, name)]
-            ledger = _Ledger(partial, media_filter, len(waiting), progress)
-            for sources in _results(root, shards_root, waiting, media_filter, how, shards=is_webdataset):
-                ledger.add(sources)
-            ledger.commit()
+            ledger = look_at(sources, sources.names, known=known, into=partial, how=how, progress=progress)
         built = Path(tmp_path or work, DATABASE)
         _copy(target, built)
-        rows_total = _assemble(built, partial_path, media_filter, names=names, all_names=all_names)
+        rows_total = _assemble(built, partial_path, media_filter, names=sources.names, all_names=sources.all_names)
         if not rows_total:
             remove_file(built)
             raise DatasetError(f"{redacted(root)}: not one medium was found by {_described(media_filter)}")
@@ -211,103 +165,23 @@ def _add(
         remove_file(partial_path)
     return MediaPrepared(
         root=root,
-        kind="webdataset" if is_webdataset else "filesystem",
+        kind=sources.kind,
         rows=ledger.rows,
         rows_total=rows_total,
-        looked_at=len(waiting),
-        unchanged=len(names) - len(waiting),
+        looked_at=ledger.total,
+        unchanged=len(sources.names) - ledger.total,
         faults=tuple(ledger.faults),
     )
 
 
-class _Ledger:
-    """Writes what is found, and counts it."""
-
-    def __init__(
-        self,
-        database: sqlite3.Connection,
-        media_filter: MediaFilterConfig,
-        total: int,
-        callback: Callable[[MediaProgress], None] | None,
-    ) -> None:
-        self.rows = 0
-        self.faults: list[MediaFault] = []
-        self._database = database
-        self._filter = media_filter
-        self._total = total
-        self._callback = callback
-        self._done = 0
-        self._committed = time.monotonic()
-
-    def add(self, sources: Sequence[MediaSource]) -> None:
-        """Take results in."""
-        insert_sources(self._database, sources, self._filter)
-        self._done += len(sources)
-        for source in sources:
-            self.rows += len(source.rows)
-            self.faults += source.faults
-        if time.monotonic() - self._committed > _COMMIT_SECONDS:
-            self.commit()
-        if self._callback is not None:
-            self._callback(MediaProgress(self._done, self._total, self.rows, len(self.faults)))
-
-    def commit(self) -> None:
-        """Make sure that what was found is on the disk."""
-        self._database.commit()
-        self._committed = time.monotonic()
-
-
-def _shards(root: str) -> list[str]:
-    return list(read_info(root).shard_counts)
-
-
-def _files(root: str, media_filter: MediaFilterConfig) -> tuple[list[str], set[str]]:
-    """Names of the files that can be media, sorted, and those of all files."""
-    names: set[str] = set()
-    if is_url(root):
-        below = (relative_to(url, root) for url in open_store(root).list(root))
-        names.update(name for name in below if not any(one.startswith(".") for one in name.split("/")[:-1]))
-    else:
-        for folder, folders, files in os.walk(root, followlinks=True, onerror=_refuse):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            inside = os.path.relpath(folder, root)
-            names.update(name if inside == "." else f"{inside}/{name}" for name in files)
-    names = {name for name in names if _is_text(name)}
-    return sorted(name for name in names if media_filter.should_consider_media(name)), names
-
-
-def _refuse(error: OSError) -> None:
-    raise storage_error("list", error.filename or "a folder", error) from error
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return not name.startswith(f"{MAIN_FOLDER}/")
-
-
-def _mark(root: str, name: str) -> tuple[int, int] | None:
-    try:
-        mark = mark_at(join_url(root, name))
-    except OSError:
-        return None
-    return mark.size_bytes, mark.mtime_ns
-
-
-def _results(
-    root: str, shards_root: str, names: Sequence[str], media_filter: MediaFilterConfig, how: _How, *, shards: bool
-) -> Iterator[list[MediaSource]]:
-    in_store = is_url(shards_root)
-    if not shards:
-        groups = [tuple(names[at : at + _FILES_AT_ONCE]) for at in range(0, len(names), _FILES_AT_ONCE)]
-        asked = [FilesRequest(group[0], root, group, media_filter) for group in groups]
-        return how.run(media_of_files, asked, in_store=in_store)
-    facts = read_omniloom_info(root)
-    rule = facts.key_rule if facts is not None else "first-dot"
-    requests = [ShardRequest(name, join_url(shards_root, name), rule, media_filter) for name in names]
-    return how.run(media_of_shard, requests, in_store=in_store)
+def check_database(root: str, target: Path) -> None:
+    """See that a prepared data set has the database that media metadata are added to. Raises DatasetError."""
+    if is_prepared(root) and not target.is_file():
+        shown = redacted(root)
+        raise DatasetError(
+            f"{meta_name(root, DATABASE)}: there is no key database, which media metadata are added to. Run `omniloom "
+            f"prepare {shown}` without --no-sqlite first."
+        )
 
 
 def _copy(target: Path, built: Path) -> None:
@@ -342,33 +216,6 @@ def _assemble(
         database.execute(f"DELETE FROM {SOURCES_TABLE} WHERE source NOT IN (SELECT name FROM present)")
         database.execute("COMMIT")
         return int(database.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
-
-
-def _open_partial(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path)
-    try:
-        create_media_tables(database)
-    except (sqlite3.DatabaseError, UnicodeDecodeError):  # cut short by a full disk or a crash: begun anew
-        database.close()
-        remove_file(path)
-        database = sqlite3.connect(path)
-        create_media_tables(database)
-    return database
-
-
-def _open_read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-
-
-@contextlib.contextmanager
-def _sqlite_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except SQLITE_ERRORS as error:
-        raise StorageError(
-            f"cannot write media metadata to {path}: {error}. Check the disk and the permissions, and run the command "
-            "again (what was found is kept)."
-        ) from error
 
 
 def _described(media_filter: MediaFilterConfig) -> str:
