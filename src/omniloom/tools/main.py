@@ -18,6 +18,7 @@ import click
 from omniloom._version import __version__
 from omniloom.errors import OmniloomError
 from omniloom.parallel.job import PlainEnd
+from omniloom.tools.store_paths import with_store_paths
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -70,7 +71,7 @@ class CommandTable(click.Group):
         command = getattr(importlib.import_module(module_name), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.target} is a {type(command).__name__}, not a click command")
-        return command
+        return with_store_paths(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands without importing them."""

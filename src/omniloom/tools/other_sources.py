@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from omniloom.data.index.source_kind import Source
 from omniloom.data.index.split_plan import plan_splits
 from omniloom.data.source_tools import ALL, describe_source, prepare_source, split_source
 from omniloom.errors import ConfigError
+from omniloom.storage.urls import redacted
 from omniloom.tools.prepare_media import index_media
 from omniloom.tools.prepare_options import PrepareOptions
 
@@ -94,7 +94,8 @@ def describe_other(facts: Mapping[str, Any]) -> str:
     if facts["images"]:
         lines.append(f"  * Images: `{facts['images']}`")
     if not facts["indexed"]:
-        lines.append(f"  * No index: it is made at each start; `omniloom prepare {Path(facts['path'])}` keeps it")
+        shown = redacted(str(facts["path"]))
+        lines.append(f"  * No index: it is made at each start; `omniloom prepare {shown}` keeps it")
     if list(facts["split_parts"]) == [ALL]:
         return "\n".join([*lines, "  * No splits: every part is all of it"])
     lines.append("  * Splits:")

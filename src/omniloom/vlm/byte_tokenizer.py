@@ -35,6 +35,6 @@ class ByteTokenizer:
         return self._ids.get(token)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; what is no UTF-8 is replaced."""
-        data = b"".join(bytes([i]) if i < _BYTES else self._names[i].encode() for i in ids)
+        """The text of ids; what is no UTF-8 is replaced, and rows of a model beyond the vocabulary are no text."""
+        data = b"".join(bytes([i]) if i < _BYTES else self._names.get(i, "").encode() for i in ids)
         return data.decode("utf-8", "replace")
