@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from omniloom.errors import ConfigError
+from omniloom.model.dropout import DropoutConfig
 from omniloom.tools.main import run as omniloom
 from omniloom.train.from_megatron import Converted, convert_script
 from omniloom.train.megatron_flags import ALWAYS, MISSING, MODEL, SETTINGS
 from omniloom.train.model_files import model_config
+from omniloom.train.parts import PartConfig
 from omniloom.train.recipe import Recipe, read_recipe
 from omniloom.train.schedule import learning_rate
 
@@ -152,6 +154,16 @@ def test_each_flag_without_counterpart_is_named_and_no_other(tmp_path: Path) -> 
     assert told[-1].endswith("it is not known here")
 
 
+def test_hidden_dropout_is_that_of_the_language_model_frozen_or_not(tmp_path: Path) -> None:
+    script = tmp_path / "script.sh"
+    for frozen in ("", "--freeze-LM"):
+        script.write_text(SCRIPT.replace("--hidden-dropout 0.0", f"--hidden-dropout 0.1 {frozen}"))
+        made = convert_script(script, environment={"WORKSPACE": "/w", "LOAD_NAME": "output/one"})
+        expected = {"dropout": {"stream": 0.1}} | ({"train": False} if frozen else {})
+        assert made.recipe["parts"]["language_model"] == expected
+        assert not [line for line in made.remarks if "hidden-dropout" in line]
+
+
 def test_a_flag_stands_in_one_table() -> None:
     tables = (SETTINGS, MODEL, ALWAYS.keys(), MISSING.keys())
     assert sum(map(len, tables)) == len(frozenset().union(*tables))
@@ -225,6 +237,10 @@ def test_our_recipes_have_the_numbers_of_the_real_scripts(
     )
 
 
+LEFT_OUT = PartConfig(dropout=DropoutConfig(stream=0.1))
+"""The language model of the scripts that train it."""
+
+
 def _numbers(recipe: Recipe) -> dict[str, Any]:
     data, steps = recipe.data, recipe.loop.steps
     kept = ("template", "rules", "layout", "tile_tags", "image_tags", "max_tokens", "global_batch_size")
@@ -232,7 +248,8 @@ def _numbers(recipe: Recipe) -> dict[str, Any]:
     rates = [learning_rate(recipe.schedule, step, steps=steps) for step in range(0, steps, max(1, steps // 97))]
     return {
         "data": {name: getattr(data, name) for name in kept} | {"tiles": tiles},
-        "parts": recipe.parts,
+        # Ours leave nothing out, as LLaVA does.
+        "parts": {name: replace(part, dropout=None) for name, part in recipe.parts.items() if part != LEFT_OUT},
         "loop": recipe.loop,
         "optimizer": recipe.optimizer,
         "rates": rates,

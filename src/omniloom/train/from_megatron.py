@@ -169,7 +169,11 @@ def _images(flags: ScriptFlags) -> dict[str, Any]:
 
 def _parts(flags: ScriptFlags) -> dict[str, Any]:
     frozen = {"language_model": "freeze-LM", "vision_tower": "freeze-ViT"}
-    return {part: {"train": False} for part, flag in frozen.items() if flags.has(flag)}
+    parts: dict[str, Any] = {part: {"train": False} for part, flag in frozen.items() if flags.has(flag)}
+    hidden = flags.number("hidden-dropout", 0.0)
+    if hidden:  # there, too, a frozen language model leaves something out
+        parts.setdefault("language_model", {})["dropout"] = {"stream": hidden}
+    return parts
 
 
 def _loop(flags: ScriptFlags, steps: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ SETTINGS = frozenset(
     _names("""
     train-iters train-samples micro-batch-size global-batch-size lr min-lr lr-decay-style lr-decay-iters
     lr-decay-samples lr-warmup-fraction lr-warmup-iters lr-warmup-samples lr-wsd-decay-iters lr-wsd-decay-samples
-    adam-beta1 adam-beta2 adam-eps weight-decay clip-grad freeze-LM freeze-ViT bf16 fp16 seed
+    adam-beta1 adam-beta2 adam-eps weight-decay clip-grad freeze-LM freeze-ViT hidden-dropout bf16 fp16 seed
     tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size sequence-parallel
     num-layers-per-virtual-pipeline-stage recompute-granularity recompute-method recompute-num-layers
     recompute-activations recompute-vision
@@ -97,8 +97,7 @@ ALWAYS: Mapping[str, str] = MappingProxyType(
 MISSING: Mapping[str, str] = MappingProxyType(
     {
         "use-loss-scaling": "each learned token counts alike; there, a turn counts by the root of its length",
-        "hidden-dropout": "there is no dropout",
-        "attention-dropout": "there is no dropout",
+        "attention-dropout": "weights of attention are never left out",
         "log-params-norm": "the norm of the weights is not told",
         "log-num-zeros-in-grad": "zeros in gradients are not counted",
         "rampup-batch-size": "the batch has one size",
@@ -122,7 +121,6 @@ MISSING: Mapping[str, str] = MappingProxyType(
 # Values with which a flag says nothing.
 _IDLE: Mapping[str, Sequence[str]] = MappingProxyType(
     {
-        "hidden-dropout": ("0", "0.0", ".0"),
         "attention-dropout": ("0", "0.0", ".0"),
         "optimizer": ("adam",),
         "weight-decay-incr-style": ("constant",),
