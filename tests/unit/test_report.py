@@ -89,6 +89,8 @@ def test_curves_of_a_run(tmp_path: Path) -> None:
     loop = {"steps": 1, "micro_batches": 2}
     packed = read_run(run_folder(tmp_path / "b", steps=steps, recipe={"data": data, "loop": loop}))
     assert pack_fill(packed) == [(1, 75)]
+    told = read_run(run_folder(tmp_path / "c", steps=[steps[0] | {"fill": 0.5}], recipe={"data": data, "loop": loop}))
+    assert pack_fill(told) == [(1, 50)]
     assert memory_mib(packed) == [(1, 3)]
     assert sentence(record) == (
         "Took 3 of 4 steps and is not at its end, in 4 s of stepping. "

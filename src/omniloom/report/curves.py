@@ -78,8 +78,11 @@ def wait_share(run: RunRecord) -> list[tuple[float, float]]:
 def pack_fill(run: RunRecord) -> list[tuple[float, float]]:
     """Percent of each step's packs that is filled with tokens, on the first rank; nothing where samples are not packed.
 
-    A step has ``data.pack_tokens`` x ``data.batch_size`` x ``loop.micro_batches`` places of its recipe.
+    Older runs do not tell it: a step has ``data.pack_tokens`` x ``data.batch_size`` x ``loop.micro_batches`` places of its recipe.
     """
+    told = over_steps(run, "fill")
+    if told:
+        return [(step, 100 * share) for step, share in told]
     data, loop = run.settings("data"), run.settings("loop")
     sizes = (data.get("pack_tokens"), data.get("batch_size", 1), loop.get("micro_batches", 1))
     numbers = [size for size in sizes if isinstance(size, int) and 0 < size < 1 << 53]

@@ -226,7 +226,7 @@ def as_html() -> str:
         f'<pre class="commands">{escape(chr(10).join(commands_of(way)))}</pre></details>'
         for way in WAYS
     )
-    notes = "".join(f'<p class="small">{escape(note)}</p>' for note in NOTES)
+    notes = "".join(f'<p class="small">{escape(note.replace("`", ""))}</p>' for note in NOTES)
     return f"<h3>What would reproduce them</h3>{table}{ways}{notes}"
 
 

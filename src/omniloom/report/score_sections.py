@@ -175,7 +175,8 @@ def _share(value: float, top: float) -> float:
 def _anchor_row(anchor: Anchor, results: Sequence[ResultRecord]) -> str:
     would = f", which {escape(anchor.by.recipes)} would" if anchor.by.recipes else ""
     own = [
-        f"{number(_first(result))} ({escape(result.variant)}{'' if result.complete else ', INCOMPLETE'})"
+        f"{number(_first(result))} ({escape(result.variant)}{_part_of(anchor, result)}"
+        f"{'' if result.complete else ', INCOMPLETE'})"
         for result in results
         if result.task == anchor.task
     ]
@@ -186,6 +187,12 @@ def _anchor_row(anchor: Anchor, results: Sequence[ResultRecord]) -> str:
         f"<td>{escape(anchor.equal)}</td><td>{escape(anchor.differs)}</td>"
         f"<td>{escape(anchor.by.cost)} ({escape(anchor.by.source)}); not reproduced here{would}</td></tr>"
     )
+
+
+def _part_of(anchor: Anchor, result: ResultRecord) -> str:
+    """How many items were scored, where the published number is one of more or fewer."""
+    expected = result.counts["expected"]
+    return f", {expected:,} items" if anchor.items not in (None, expected) else ""
 
 
 def _item_card(card: Card) -> str:
