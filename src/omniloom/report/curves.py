@@ -78,7 +78,8 @@ def wait_share(run: RunRecord) -> list[tuple[float, float]]:
 def pack_fill(run: RunRecord) -> list[tuple[float, float]]:
     """Percent of each step's packs that is filled with tokens, on the first rank; nothing where samples are not packed.
 
-    Older runs do not tell it: a step has ``data.pack_tokens`` x ``data.batch_size`` x ``loop.micro_batches`` places of its recipe.
+    Of runs that do not tell it, it follows from their recipe: a step has ``data.pack_tokens`` x ``data.batch_size`` x
+    ``loop.micro_batches`` places.
     """
     told = over_steps(run, "fill")
     if told:
