@@ -87,21 +87,21 @@ def _read(url: str, _context: click.Context | None) -> str:
 
 
 def _written(url: str, context: click.Context | None) -> str:
-    """A path in a folder whose files are uploaded when the command ends; what is there already is in it."""
+    """A path in a folder whose files are uploaded when the command ends; what is there of that name is in it."""
     import tempfile  # noqa: PLC0415
 
-    from omniloom.storage.files import file_exists  # noqa: PLC0415
     from omniloom.storage.node_copy import copy_here  # noqa: PLC0415
+    from omniloom.storage.open import open_store  # noqa: PLC0415
 
+    bare, mark, query = url.partition("?")
+    where = f"{bare.rstrip('/').rpartition('/')[0]}{mark}{query}"
     folder = Path(tempfile.mkdtemp(prefix="omniloom-upload-"))
-    path = folder / name_of(url)
-    if file_exists(url):
-        copy_here(url, path)
+    for entry in open_store(where).entries(where)[0]:
+        if name_of(entry.url).startswith(name_of(url)):  # notes that are kept beside a file begin with its name
+            copy_here(entry.url, folder / name_of(entry.url), size_bytes=entry.size_bytes)
     if context is not None:
-        bare, mark, query = url.partition("?")
-        where = f"{bare.rstrip('/').rpartition('/')[0]}{mark}{query}"
         context.call_on_close(lambda: _upload(folder, where))
-    return str(path)
+    return str(folder / name_of(url))
 
 
 def _upload(folder: Path, where: str) -> None:
