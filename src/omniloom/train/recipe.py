@@ -100,7 +100,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
         return f"{shown}, line {lines[known]}" if known is not None else shown
 
     recipe = read_dataclass(Recipe, tree, place=place)
-    for key, value in (("folder", recipe.folder), ("features", recipe.features)):
+    folders: Mapping[str, str | None] = {"folder": recipe.folder, "features": recipe.features}
+    for key, value in folders.items():
         if value is not None and is_url(value):
             raise ConfigError(
                 f"{place((key,))}: {key}: {redacted(value)} found; a folder of this machine expected. The checkpoints "
