@@ -100,11 +100,10 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
         return f"{shown}, line {lines[known]}" if known is not None else shown
 
     recipe = read_dataclass(Recipe, tree, place=place)
-    folders: Mapping[str, str | None] = {"folder": recipe.folder, "features": recipe.features}
-    for key, value in folders.items():
-        if value is not None and is_url(value):
+    for name, folder in (("folder", recipe.folder), ("features", recipe.features)):
+        if folder is not None and is_url(folder):
             raise ConfigError(
-                f"{place((key,))}: {key}: {redacted(value)} found; a folder of this machine expected. The checkpoints "
+                f"{place((name,))}: {name}: {redacted(folder)} found; a folder of this machine expected. The checkpoints "
                 "of a run may lie in a store: checkpoint: {place: URL}."
             )
     return recipe if workspace is None else _in_workspace(recipe, workspace)
