@@ -103,8 +103,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
     for name, folder in (("folder", recipe.folder), ("features", recipe.features)):
         if folder is not None and is_url(folder):
             raise ConfigError(
-                f"{place((name,))}: {name}: {redacted(folder)} found; a folder of this machine expected. The checkpoints "
-                "of a run may lie in a store: checkpoint: {place: URL}."
+                f"{place((name,))}: {name}: {redacted(folder)} found; a folder of this machine expected. The "
+                "checkpoints of a run may lie in a store: checkpoint: {place: URL}."
             )
     return recipe if workspace is None else _in_workspace(recipe, workspace)
 
