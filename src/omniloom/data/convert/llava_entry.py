@@ -52,8 +52,9 @@ class LlavaEntry(NamedTuple):
 
     @property
     def is_one_question(self) -> bool:
-        """One image, one human turn, one answer: what the guides' VQASample field map reads without loss."""
-        return len(self.images) == 1 and [turn["from"] for turn in self.turns] == ["human", "gpt"]
+        """One image, one question, one answer, both texts: what the guides' VQASample field map reads without loss."""
+        texts = all(isinstance(turn["value"], str) for turn in self.turns)
+        return texts and len(self.images) == 1 and [turn["from"] for turn in self.turns] == ["human", "gpt"]
 
 
 def read_llava_entry(value: Any, *, position: int) -> LlavaEntry:
