@@ -58,14 +58,29 @@ def test_captions_are_what_answers_tell_together(monkeypatch: pytest.MonkeyPatch
 
 def test_no_caption_of_a_photo_that_is_scored_is_learned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    from demo_photo_data import Photos, plain, texts_of  # noqa: PLC0415 - an example, not a package
+    from demo_photo_data import Photos  # noqa: PLC0415 - an example, not a package
 
     rows = [f'{number}.jpg,"Photo number {number}, seen by {who}."' for number in range(310) for who in ("Ann", "Bob")]
     (tmp_path / "captions.csv").write_text("image,caption\n" + "\n".join(rows) + "\n")
     photos = Photos(tmp_path, tmp_path / "captions.csv")
-    assert (len(photos.test), len(photos.validation), len(photos.train)) == (200, 100, 10)
-    (tmp_path / "more.txt").write_text("\n".join(f"photo number {n}  seen by ann" for n in range(310)) + "\nA dog.\n")
-    learned = photos.without_held_out(texts_of(tmp_path / "more.txt")) + photos.training_texts()
-    scored = {plain(text) for name in photos.test + photos.validation for text in photos.captions[name]}
-    assert scored.isdisjoint(learned)
-    assert len(learned) == 10 + 1 + 20
+    assert (len(photos.test), len(photos.validation)) == (200, 100)
+    assert set(photos.test).isdisjoint(photos.validation)
+    for part, left in (("test", 110), ("validation", 10)):
+        learned = photos.learned(part)
+        assert len(set(learned)) == left
+        assert set(learned).isdisjoint(photos.test)
+        assert set(learned).isdisjoint(photos.scored(part))
+        texts = photos.texts(learned)
+        assert len(texts) == 2 * left
+        assert not {text for name in photos.scored(part) for text in photos.texts([name])}.intersection(texts)
+
+
+def test_the_row_of_a_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from demo_seeds import HEAD, row_of  # noqa: PLC0415 - an example, not a package
+
+    kinds = {"colour": 100.0, "shape": 98.25, "yes or no": 98.5}
+    (tmp_path / "1.json").write_text(json.dumps({"scores": {"accuracy": 98.66}, "groups": {"kind": kinds}}))
+    (tmp_path / "2.json").write_text(json.dumps({"scores": {"accuracy": 59.44}, "groups": {}}))
+    assert row_of(7, tmp_path) == "| 7 | **98.7** | 98.5 | 98.2 | 100.0 | 59.4 |"
+    assert HEAD in (ROOT / "docs/demo.md").read_text()
