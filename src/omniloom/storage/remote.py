@@ -138,8 +138,13 @@ class RemoteStore:
         return True
 
     def is_folder(self, url: str) -> bool:
-        """Whether anything lies below it."""
-        return self._ask(url, lambda backend, key: any(backend.children(key.rstrip("/"))))
+        """Whether anything lies below it. Of a web server that does not say it is assumed."""
+        try:
+            return self._ask(url, lambda backend, key: any(backend.children(key.rstrip("/"))))
+        except StorageError as error:
+            if error.errno == errno.ENOTSUP:
+                return True
+            raise
 
     def list(self, prefix: str) -> Iterator[str]:
         """URLs of all objects below a folder, sorted."""

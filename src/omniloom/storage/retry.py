@@ -74,6 +74,9 @@ FAULTS = (
     Fault("no-such-range", _words("status=416", "Wanted range starting at"), tries=0),
     Fault("no-range", _words("Range request not supported", "non-partial"), tries=2,
           advice="The server gives no ranges; copy the data to one that does."),
+    Fault("no-listing", _words("status=(405|501) listing"), tries=0,
+          advice="The web server does not tell what lies in a folder. Name the files (`omniloom prepare --shards`), or "
+          "use a store that lists."),
     Fault("unsupported", _words("status=(405|501)"), tries=0, advice="The server cannot do this."),
     Fault("throttled", _words("status=(503|429)", "SlowDown", "Throttl"), tries=None, first_wait_seconds=0.3),
     Fault("server", _words(r"status=5\d\d", "status=408", "InternalError"), tries=None, first_wait_seconds=0.2),
@@ -90,6 +93,8 @@ _OTHER = Fault("other", _words(""), tries=0)
 _STATUS = re.compile(r"status(?: code)?:? ?(\d{3})", re.IGNORECASE)
 _ANSWER = re.compile(r"<(?:Code|Message)>([^<]*)<")
 _URL = re.compile(r"\w+://\S+")
+_LISTING = re.compile(r"\bPROPFIND\b")  # how object_store lists a web server
+_PAGE = re.compile(r"<!DOCTYPE.*|<html.*", re.IGNORECASE | re.DOTALL)
 
 
 def said_by(error: BaseException) -> str:
@@ -99,7 +104,7 @@ def said_by(error: BaseException) -> str:
     found = _STATUS.search(text)
     number = status if isinstance(status, int) else int(found[1]) if found else 0
     words = " ".join(_ANSWER.findall(text)) or _URL.sub("", text.rpartition(" - ")[2])
-    return f"{type(error).__name__} status={number} {words}"
+    return f"{type(error).__name__} status={number}{' listing' if _LISTING.search(text) else ''} {words}"
 
 
 def fault_of(error: BaseException) -> Fault:
@@ -152,7 +157,11 @@ def named_fault(error: Exception, where: str, *, attempts: int = 1) -> Exception
     fault = fault_of(error)
     if fault.name == "missing":
         return missing(where)
-    text = redacted(" ".join(str(error).split("Debug source")[0].split()))[:400]
+    text = redacted(" ".join(_PAGE.sub("", str(error).split("Debug source")[0]).split()))[:400]
+    if fault.name == "no-listing":
+        found = StorageError(f"{where}: cannot be listed. {fault.advice}")
+        found.errno = errno.ENOTSUP
+        return found
     tried = f" after {attempts} attempts" if attempts > 1 else ""
     kind = StoreAwayError if fault.tries is None else NoRangesError if fault.name == "no-range" else StorageError
     found = kind(f"{where}: {fault.name}{tried}: {type(error).__name__}: {text} {fault.advice}".rstrip())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,15 @@ from omniloom.data.index.splits import Splits, read_splits
 from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.mix_facts import mix_facts
 from omniloom.data.source_tools import source_facts
+from omniloom.errors import StorageError
+from omniloom.storage.open import open_store
 from omniloom.storage.urls import is_url, name_of, redacted
 from omniloom.tools.mixes import describe_mix
 from omniloom.tools.other_sources import describe_other
 from omniloom.tools.place_type import PLACE
 
 _FIRST_PARTS = ("train", "val", "test")
+_THREADS = 16
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -160,9 +165,29 @@ def _readable(size_bytes: float) -> str:
 def _sizes(place: DatasetPlace, info: Info) -> dict[str, int | None]:
     """Size of each shard in bytes; ``None`` for one that is not there."""
     if is_url(place.shards):
-        listed = {entry.url: entry.size_bytes for entry in list_shards(place.shards)}
+        try:
+            listed = {entry.url: entry.size_bytes for entry in list_shards(place.shards)}
+        except StorageError as error:
+            if error.errno != errno.ENOTSUP:
+                raise
+            return _looked_at(place, info)
         return {name: listed.get(name) for name in info.shard_counts}
     return {name: _size_bytes(Path(place.shards, name)) for name in info.shard_counts}
+
+
+def _looked_at(place: DatasetPlace, info: Info) -> dict[str, int | None]:
+    """The same of a web server that lists nothing, shard by shard."""
+
+    def size_of(name: str) -> int | None:
+        try:
+            return open_store(place.shards).size(place.shard(name))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return dict(zip(info.shard_counts, threads.map(size_of, info.shard_counts), strict=True))
 
 
 def _size_bytes(path: Path) -> int | None:

@@ -63,7 +63,7 @@ def command(dataset: str, options: PrepareOptions) -> None:
 
         prepare_mix(dataset, as_json=options.as_json)
         return
-    source = other_source(dataset)
+    source = None if options.shards else other_source(dataset)
     if source is not None:
         from omniloom.tools.other_sources import prepare_other  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def command(dataset: str, options: PrepareOptions) -> None:
         return
     if not _agreed(dataset, options):
         return
-    if not options.tar_index_only:
+    if not options.tar_index_only and not options.shards:
         _announce(dataset, options)
     options = _with_ratio(options)
     _warn_of_lost_excludes(dataset, options)
@@ -160,6 +160,7 @@ def _prepare(dataset: str, options: PrepareOptions, report: Callable[[Progress],
         with opened_executor(options.executor) as executor:
             return prepare_dataset(
                 dataset,
+                shards=options.shards or None,
                 exclude=options.exclude,
                 split_ratio=options.split_ratio,
                 split_parts=options.split_parts,

@@ -47,6 +47,12 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     ),
     click.option("--exclude", metavar="REGEX", help="Leave out shards with a match anywhere in their names."),
     click.option(
+        "--shards",
+        multiple=True,
+        metavar="NAMES",
+        help="The shards by name, braces allowed (s-{000..127}.tar), where the folder cannot be listed; repeatable.",
+    ),
+    click.option(
         "--num-workers", default=DEFAULT_WORKERS, show_default=True, type=click.IntRange(0), help="Processes at most."
     ),
     click.option("--tar-index-only", is_flag=True, help="Renew the index files alone: no counts, no splits."),
@@ -107,6 +113,7 @@ class PrepareOptions:
     progress: bool
     split_parts: tuple[str, ...]
     exclude: str | None
+    shards: tuple[str, ...]
     num_workers: int
     tar_index_only: bool
     shuffle_tars: bool
@@ -185,6 +192,8 @@ class PrepareOptions:
         """
         if self.media_filter is not None and (self.tar_index_only or self.no_sqlite):
             raise ConfigError("media metadata go to index.sqlite: leave out --tar-index-only and --no-sqlite.")
+        if self.shards and (self.exclude is not None or self.tar_index_only or self.fix_duplicates):
+            raise ConfigError("--shards names all shards: leave out --exclude, --tar-index-only and --fix-duplicates.")
         if self.shard_range is not None:
             parse_shard_range(self.shard_range)
             if self.tar_index_only or self.fix_duplicates:

@@ -23,6 +23,7 @@ def prepare_share(dataset: str, options: PrepareOptions) -> None:
         found = scan_shard_range(
             dataset,
             share=parse_shard_range(options.shard_range or ""),
+            shards=options.shards or None,
             exclude=options.exclude,
             num_workers=options.num_workers,
             executor=executor,

@@ -8,6 +8,7 @@ lost, and removes the shares.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import sqlite3
@@ -32,7 +33,7 @@ from omniloom.data.index.media_tables import SOURCES_TABLE, known_sources
 from omniloom.data.index.place import has_database, normal_root, place_of
 from omniloom.data.index.shard_share import ShardRange
 from omniloom.data.index.sqlite_errors import SQLITE_ERRORS
-from omniloom.errors import DatasetError
+from omniloom.errors import DatasetError, StorageError
 from omniloom.storage.files import file_exists, folder_exists, remove_file
 from omniloom.storage.node_copy import copy_here, copy_there
 from omniloom.storage.open import open_store
@@ -118,7 +119,12 @@ def _shares(root: str, media_filter: MediaFilterConfig) -> list[str]:
     """Paths or URLs of the shares of a filter that are there."""
     prefix = _prefix(media_filter)
     if is_url(root):
-        entries, _ = open_store(root).entries(join_url(root, f"{MAIN_FOLDER}/{SHARES_FOLDER}"))
+        try:
+            entries, _ = open_store(root).entries(join_url(root, f"{MAIN_FOLDER}/{SHARES_FOLDER}"))
+        except StorageError as error:
+            if error.errno != errno.ENOTSUP:
+                raise
+            return []  # nothing was left on a web server
         return [entry.url for entry in entries if name_of(entry.url).startswith(prefix)]
     return sorted(map(str, Path(root, MAIN_FOLDER, SHARES_FOLDER).glob(f"{prefix}*.sqlite")))
 
