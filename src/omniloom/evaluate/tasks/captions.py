@@ -43,7 +43,8 @@ def read(path: Path) -> list[Item]:
         numbered = image_number(str(name if isinstance(name, str) else named))
         if isinstance(name, str) and row.get("filepath"):
             name = f"{row['filepath']}/{name}"
-        items.append(Item(id=str(row.get("cocoid", numbered)), images=(name,), answers=references))
+        asked = str(row.get("question") or "")
+        items.append(Item(id=str(row.get("cocoid", numbered)), question=asked, images=(name,), answers=references))
     return items
 
 
@@ -59,7 +60,8 @@ def read_own(path: Path) -> list[Item]:
     """One's own photos: any form that `read` takes, or a table with a caption a line, as Flickr8k's CSV.
 
     Lines of one image become one item, in the order of the images' first lines. Its id is the image's name as it
-    stands there: ``a_1.jpg`` and ``b_1.jpg`` are two images.
+    stands there: ``a_1.jpg`` and ``b_1.jpg`` are two images. A row's ``question``, where it has
+    one, is asked in place of `PROMPT`.
     """
     together: dict[str, Item] = {}
     for item in read(path):
@@ -121,6 +123,10 @@ def _prompt(item: Item) -> str:
     return PROMPT
 
 
+def _own_prompt(item: Item) -> str:
+    return item.question or PROMPT
+
+
 def _fields(item: Item, answer: str) -> dict[str, Any]:
     """As Megatron's example writes captions, and COCO's results: the image's number, and the caption."""
     number: Any = int(item.id) if item.id.isdecimal() else item.id
@@ -147,4 +153,6 @@ def _task(name: str, title: str) -> Task:
 COCO = _task("coco-captions", "COCO captions (Chen et al. 2015), Karpathy's split")
 NOCAPS = _task("nocaps", "NoCaps (Agrawal et al. 2019)")
 FLICKR30K = _task("flickr30k", "Flickr30k (Young et al. 2014)")
-OWN = replace(_task("captions", "Captions of your own photos"), read=read_own, read_folder=read_own_folder)
+OWN = replace(
+    _task("captions", "Captions of your own photos"), read=read_own, read_folder=read_own_folder, prompt=_own_prompt
+)
