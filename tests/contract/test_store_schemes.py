@@ -128,7 +128,7 @@ def test_profiles_of_the_multi_storage_client(
 
 
 def test_gcs_over_its_xml_interface(s3: tuple[str, int]) -> None:
-    # No emulator of GCS speaks the XML interface that object_store uses; moto's S3 answers the same requests.
+    # fake-gcs-server takes no uploads by PUT (see test_gcs.py for all else); moto's S3 answers the same requests.
     store = open_store(
         "gs://schemes",
         base_url=f"http://{s3[0]}:{s3[1]}",
