@@ -63,3 +63,39 @@ class ByFolder(energon.DatasetLoaderInterface):
             for name, weight in (("a", 1.0), ("b", 2.0))
         ]
         return energon.LoadedDatasetList(datasets=found, blend_mode=energon.DatasetBlendMode.DATASET_WEIGHT)
+
+
+class Countdown(energon.SavableDataset):
+    """The numbers of a data set's description, from the last one down."""
+
+    _savable_fields = ("left",)
+
+    def __init__(self, numbers, mark, worker_config):
+        super().__init__(worker_config=worker_config)
+        self.numbers, self.mark, self.left = numbers, mark, numbers
+
+    def __iter__(self):
+        while self.left:
+            self.left -= 1
+            yield energon.TextSample(__key__=str(self.left), __restore_key__=(), text=f"{self.mark} {self.left}")
+        self.left = self.numbers
+
+    def len_worker(self, worker_idx=None):
+        return self.numbers
+
+
+class CountdownFactory(energon.BaseCoreDatasetFactory):
+    """A data set that is no webdataset at all."""
+
+    def __init__(self, path, *, worker_config, subflavors=None, numbers=3):
+        self.path, self.worker_config, self.numbers = path, worker_config, numbers
+        self.subflavors = subflavors
+
+    def build(self, worker_rotation_offset=0):
+        return Countdown(self.numbers, (self.subflavors or {}).get("mark", "none"), self.worker_config)
+
+    def __len__(self):
+        return self.numbers
+
+    def as_file_store(self):
+        raise NotImplementedError

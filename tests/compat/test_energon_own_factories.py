@@ -192,3 +192,67 @@ def test_a_loader_of_the_users_own_tells_the_data_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("OMNILOOM_TRUST", "0")
     with pytest.raises(omniloom.ConfigError, match=r"class 'ByFolder' found; .* OMNILOOM_TRUST=0 forbids it"):
         energon.get_train_dataset(path, batch_size=1, worker_config=NO_WORKERS)
+
+
+def counting(folder, **more):
+    (folder / ".nv-meta").mkdir(parents=True)
+    (folder / ".nv-meta" / ".info.json").write_text('{"shard_counts": {}}')
+    (folder / ".nv-meta" / "split.yaml").write_text("split_parts: {train: []}\nexclude: []\n")
+    describe(folder, __module__=own_factories.__name__, __class__="CountdownFactory", **more)
+    return folder
+
+
+class Loud(energon.DefaultTaskEncoder):
+    def encode_sample(self, sample):
+        sample.text = sample.text.upper()
+        return sample
+
+
+class Twice(energon.DefaultTaskEncoder):
+    def encode_sample(self, sample):
+        yield sample
+        yield sample
+
+
+def test_a_factory_with_a_build_of_its_own(tmp_path):
+    folder = counting(tmp_path / "down", numbers=4, subflavors={"mark": "own"})
+    assert [one.text for one in evaluated(folder)] == [f"own {n}" for n in (3, 2, 1, 0)]
+    assert [one.text for one in evaluated(folder, task_encoder=Loud())] == [f"OWN {n}" for n in (3, 2, 1, 0)]
+    assert [one.text for one in evaluated(folder, task_encoder=Twice())][:3] == ["own 3", "own 3", "own 2"]
+
+    def loader(**settings):
+        dataset = energon.get_train_dataset(folder, batch_size=3, worker_config=NO_WORKERS, **settings)
+        return energon.get_savable_loader(dataset)
+
+    first = loader(task_encoder=Loud())
+    batches = [batch.text for _, batch in zip(range(3), first, strict=False)]
+    assert batches == [["OWN 3", "OWN 2", "OWN 1"], ["OWN 0", "OWN 3", "OWN 2"], ["OWN 1", "OWN 0", "OWN 3"]]
+    second = loader(task_encoder=Loud())
+    second.restore_state_rank(first.save_state_rank())
+    assert next(iter(second)).text == ["OWN 2", "OWN 1", "OWN 0"]
+    assert [len(batch.text) for batch in loader(repeat=False)] == [3, 1]
+
+
+def test_it_is_blended_with_others(tmp_path, texts):
+    counting(tmp_path / "down")
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        "      - {path: texts, weight: 1}\n      - {path: down, weight: 3, subflavors: {mark: mixed}}\n"
+    )
+    dataset = energon.get_train_dataset(mix, batch_size=4, worker_config=NO_WORKERS)
+    loader = energon.get_savable_loader(dataset)
+    words = [text.split()[0] for _, batch in zip(range(10), loader, strict=False) for text in batch.text]
+    assert (words.count("mixed"), words.count("text")) == (30, 10)
+    state = loader.save_state_rank()
+    expected = [batch.text for _, batch in zip(range(5), loader, strict=False)]
+    again = energon.get_savable_loader(dataset)
+    again.restore_state_rank(state)
+    assert [batch.text for _, batch in zip(range(5), again, strict=False)] == expected
+
+
+def test_it_is_not_run_where_code_is_not_trusted(tmp_path, monkeypatch):
+    folder = counting(tmp_path / "down")
+    monkeypatch.setenv("OMNILOOM_TRUST", "0")
+    with pytest.raises(omniloom.OmniloomError):
+        evaluated(folder)

@@ -12,6 +12,7 @@ from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultLine, Origin
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.pipeline.restore import BatchKey, with_restore_key
+from omniloom.data.pipeline.seeding import KeySeeds
 from omniloom.data.pipeline.stream import Item, RemakingStream, Stage, State, Stream, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, ItemKey, SampleKey, first_sample, samples_of
@@ -34,6 +35,16 @@ class Map:
     def open(self, lane: Lane, desk: Desk) -> MapStream:
         """The mapped values of one lane."""
         return MapStream(self.source.open(lane, desk), CallLine(self, (self.call,), desk))
+
+    @property
+    def seeds(self) -> KeySeeds:
+        """The seeds of its samples."""
+        return make_of(self).seeds
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """The work of each leaf."""
+        return make_of(self).leaves
 
     def make(self, key: SampleKey) -> Any:
         """The value of a key, made anew."""

@@ -6,8 +6,8 @@ The getters call these methods only where one is overridden; else the engine bui
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from omniloom.energon.adapters.wrappers import (
     BlendDataset,
     ConcatDataset,
     EpochizeDataset,
+    IterMapDataset,
     LimitDataset,
     MapDataset,
     RepeatDataset,
@@ -74,14 +75,35 @@ def _decoded(store: Any, decoder: Any) -> Any:
     return store if decoder is None or isinstance(store, DecodeFileStore) else DecodeFileStore(store, decoder=decoder)
 
 
-def encoded(encoder: Any, dataset: Dataset) -> Dataset:
+def encoded(encoder: Any, dataset: Any) -> Dataset:
     """The data set of what ``encode_sample`` or ``preencode_sample`` makes of its samples."""
-    return replace(dataset, pipeline=stages.encoded(encoder, dataset.pipeline), user_code=True)  # type: ignore[arg-type]
+    ready: Dataset = described(dataset)
+    if isinstance(ready.pipeline, Make):
+        return replace(ready, pipeline=stages.encoded(encoder, ready.pipeline), user_code=True)
+    first = "preencode_sample" if encoder.overrides("preencode_sample") else "encode_sample"
+    if not encoder.converts(first):
+        return ready
+    function = encoder.step(first)
+    wrapper: Any = IterMapDataset if inspect.isgeneratorfunction(function) else MapDataset
+    made: Dataset = wrapper(ready, OfEach(function) if wrapper is IterMapDataset else function)
+    return made
+
+
+@dataclass(frozen=True)
+class OfEach:
+    """A generator function on one value as one on a stream of them."""
+
+    function: Callable[[Any], Iterator[Any]]
+
+    def __call__(self, values: Iterator[Any]) -> Iterator[Any]:
+        """All that it gives for each value."""
+        for value in values:
+            yield from self.function(value)
 
 
 def batched(
     encoder: Any,
-    dataset: Dataset,
+    dataset: Any,
     *,
     batch_size: int | None,
     batch_drop_last: bool,
@@ -96,6 +118,7 @@ def batched(
         batch_drop_last: leave out a batch that is not full.
         packing_buffer_size: samples of a lane among which packs are chosen.
     """
+    dataset = described(dataset)
     waiting = lane_share(encoder.group_buffer_size, dataset.worker_config)
     source = stages.packed(encoder, dataset.pipeline, window_samples=packing_buffer_size)
     pipeline = stages.batched(encoder, source, batch_size=batch_size, drop_last=batch_drop_last, most_waiting=waiting)

@@ -14,6 +14,7 @@ from omniloom.data.task import DefaultTaskEncoder as OmniloomDefaultTaskEncoder
 from omniloom.data.task import TaskEncoder as OmniloomTaskEncoder
 from omniloom.energon.adapters import building
 from omniloom.energon.adapters.collating import generic_batch
+from omniloom.energon.adapters.savable import SavableDataset
 
 T_sample = TypeVar("T_sample")
 T_encoded_sample = TypeVar("T_encoded_sample")
@@ -102,7 +103,7 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
 
     def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:
         """Encoded samples, of a data set or of a stage of the pipeline."""
-        if isinstance(dataset, Dataset):
+        if isinstance(dataset, Dataset | SavableDataset):
             return building.encoded(self, dataset)
         return super().build_encode_sample(dataset, worker_config=worker_config)
 
@@ -122,7 +123,7 @@ class TaskEncoder(OmniloomTaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T
             "batch_drop_last": batch_drop_last,
             "packing_buffer_size": packing_buffer_size,
         }
-        if isinstance(dataset, Dataset):
+        if isinstance(dataset, Dataset | SavableDataset):
             return building.batched(self, dataset, **batching)  # type: ignore[arg-type]
         return super().build_batch(
             dataset,

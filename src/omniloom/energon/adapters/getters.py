@@ -20,6 +20,7 @@ from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.loader_interface import own_loader
 from omniloom.energon.adapters.mix_rules import check_mix
 from omniloom.energon.adapters.mixes import load_dataset
+from omniloom.energon.adapters.own_factory import names_own_factory
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
@@ -68,7 +69,7 @@ def get_train_dataset(path: Source, *, task_encoder: Any = None, **settings: Any
     own = own_loader(path)
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "train"), training=True)
-    if _builds(encoder, "build_train_datasets") or own is not None:
+    if own is not None or _builds(encoder, "build_train_datasets") or _own_factories(path, settings, training=True):
         return _built(encoder, path, own=own, training=True, **settings)
     asked = Asked(encoder, True, dict(settings))
     if settings.get("packing_buffer_size") is not None:
@@ -83,7 +84,7 @@ def get_val_dataset(path: Source, *, task_encoder: Any = None, **settings: Any) 
     own = own_loader(path)
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
-    if _builds(encoder, "build_val_datasets") or own is not None:
+    if own is not None or _builds(encoder, "build_val_datasets") or _own_factories(path, settings, training=False):
         return _built(encoder, path, own=own, training=False, **settings)
     asked = Asked(encoder, False, dict(settings))
     return EngineDataset.of(engine.get_val_dataset(path, task_encoder=encoder, trust=AS_ENERGON, **settings), asked)
@@ -99,7 +100,7 @@ def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any)
     own = own_loader(path)
     if own is None:
         check_mix(path, split_part=settings.get("split_part", "val"), training=False)
-    if _builds(encoder, "build_val_datasets") or own is not None:
+    if own is not None or _builds(encoder, "build_val_datasets") or _own_factories(path, settings, training=False):
         found, rest = _loaded(encoder, path, own=own, training=False, **settings)
         return [(_put_together(encoder, [one], None, training=False, **rest), one.dataset) for one in found.datasets]
     made = engine.get_val_datasets(path, task_encoder=encoder, trust=AS_ENERGON, **settings)
@@ -110,6 +111,13 @@ def get_val_datasets(path: Source, *, task_encoder: Any = None, **settings: Any)
 def _builds(encoder: Any, name: str) -> bool:
     """Whether a task encoder puts data sets together in a way of its own."""
     return isinstance(encoder, TaskEncoder) and (encoder.builds(name) or encoder.builds("build_cook_crude_sample"))
+
+
+def _own_factories(path: Source, settings: Mapping[str, Any], *, training: bool) -> bool:
+    """Whether a data set is described by a factory with a ``build`` of its own."""
+    part = settings.get("split_part", "train" if training else "val")
+    config = settings.get("dataset_config")
+    return names_own_factory(path, split_part=part, training=training, dataset_config=config)
 
 
 def _built(encoder: Any, path: Source, *, own: Any, training: bool, **settings: Any) -> EngineDataset:
@@ -129,7 +137,8 @@ def _loaded(
         for name in ("subflavors", "subset", "max_samples_per_sequence", "parallel_shard_iters")
         if name in settings
     }
-    found = (own or load_dataset(path)).get_datasets(
+    names = {name: settings.pop(name) for name in ("dataset_config", "split_config") if name in settings}
+    found = (own or load_dataset(path, **names)).get_datasets(
         training=training,
         split_part=part,
         worker_config=worker_config,

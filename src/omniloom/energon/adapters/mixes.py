@@ -24,6 +24,7 @@ from omniloom.energon.adapters.epath import EPath
 from omniloom.energon.adapters.factories import BaseCoreDatasetFactory, get_dataset_from_config
 from omniloom.energon.adapters.joined import joined_factory
 from omniloom.energon.adapters.loader_interface import DatasetLoaderInterface, own_loader
+from omniloom.energon.adapters.own_factory import own_factory
 from omniloom.energon.adapters.references import path_of_store, splits_of
 from omniloom.energon.adapters.trust import AS_ENERGON
 from omniloom.errors import ConfigError
@@ -260,15 +261,15 @@ def _loaded(leaf: FlatLeaf, flat: Flat, **settings: Any) -> LoadedDataset:
     if leaf.join is not None:
         factory = joined_factory(leaf, **{"decoder": SampleDecoder(), **common})
     else:
-        factory = get_dataset_from_config(
-            leaf.path,
-            split_part=leaf.split_part,
-            subflavors=dict(leaf.subflavors) or None,
-            dataset_config=leaf.dataset_config,
-            split_config=leaf.split_config,
-            aux=aux,
+        said = {
+            "split_part": leaf.split_part,
+            "subflavors": dict(leaf.subflavors) or None,
+            "dataset_config": leaf.dataset_config,
+            "split_config": leaf.split_config,
+            "aux": aux,
             **common,
-        )
+        }
+        factory = own_factory(leaf.path, **said) or get_dataset_from_config(leaf.path, **said)
     return LoadedDataset(
         dataset=factory,
         weight=prod(share.at(0) for share in leaf.shares) if flat.mode == "weights" else None,

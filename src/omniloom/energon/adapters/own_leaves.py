@@ -12,7 +12,7 @@ from omniloom.data.pipeline.stream import State
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, SampleKey
 from omniloom.energon.adapters.own_stage import OwnStage
-from omniloom.errors import ConfigError, SampleError
+from omniloom.errors import SampleError
 
 
 @dataclass
@@ -89,7 +89,7 @@ class ShiftedStream(Iterator[SampleKey]):
 def shifted(pipeline: Any, whole: Make, by: int) -> Any:
     """The pipeline of one of several data sets, whose keys are positions among the leaves of all."""
     if isinstance(pipeline, OwnStage):
-        raise ConfigError("a data set of your own over several may not hold one of your own as well; nest them singly")
+        return pipeline.moved(lambda one: shifted(one, whole, by), by)
     if not isinstance(pipeline, Make):
         return replace(pipeline, source=shifted(pipeline.source, whole, by))
     return replace(pipeline, source=Shifted(pipeline.source, by), leaves=whole.leaves, cooks=whole.cooks)

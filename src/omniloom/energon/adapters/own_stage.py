@@ -75,6 +75,11 @@ class Within(SavableDataset[Any]):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return placed(self)
 
+    def moved(self, by: int) -> Within:
+        """The same, whose leaves lie so many positions further on."""
+        leaves = range(self.leaves.start + by, self.leaves.stop + by)
+        return Within(self.number, leaves, self.worker_config, self.lengths)
+
     def len_worker(self, worker_idx: int | None = None) -> int:
         """Values of a worker in a pass."""
         number = self.worker_config.rank_worker_id() if worker_idx is None else worker_idx
@@ -177,9 +182,11 @@ class OwnStage(IterMap):
             of several, and of none, only a `Make` that knows their leaves.
         function: the user's object, with `Within` where it holds the engine's data sets.
         inner: the pipelines of the data sets within; of one alone only its plan is taken.
+        first_leaf: position of its first leaf among all.
     """
 
     inner: tuple[Any, ...] = ()
+    first_leaf: int = 0
     makes: ClassVar[Any] = (SampleKey, PackKey, BatchKey)
 
     def open(self, lane: Lane, desk: Desk) -> OwnStream:  # type: ignore[override]
@@ -208,6 +215,21 @@ class OwnStage(IterMap):
         if len(self.inner) != 1:
             return self.inner
         return (_over(self.source, make_of(self.inner[0]).source),)  # its buffers may be those of a saved state
+
+    def moved(self, move: Callable[[Any], Any], by: int) -> OwnStage:
+        """The same stage whose leaves lie so many positions further on.
+
+        Args:
+            move: does so with a pipeline.
+            by: how many.
+        """
+
+        def further(within: Any) -> Any:
+            return within.moved(by) if isinstance(within, Within) else within
+
+        own: Any = copied(self.object_of_user, further)
+        inner = tuple(move(one) for one in self.inner)
+        return OwnStage(move(self.source), own, inner, self.first_leaf + by)
 
     def object(self, lane: Lane | None, desk: Desk | None, took: Callable[[ItemKey], None]) -> tuple[Any, Any]:
         """A copy of the user's object with live data sets in it, and these."""
@@ -246,7 +268,7 @@ class OwnStream(Iterator[Item]):
         self._given = 0  # values of the running one
         self._is_over = False
         self._fresh: list[ItemKey] = []  # taken since the last value
-        self._key: ItemKey = SampleKey(0, 0, 0)
+        self._key: ItemKey = SampleKey(stage.first_leaf, 0, 0)
         self._object, self._lives = stage.object(lane, desk, self._took)
         self._values: Iterator[Any] | None = None
 
@@ -298,7 +320,7 @@ class OwnStream(Iterator[Item]):
         """What a value was made of: by its own restore key where it has one of ours, else what was taken for it."""
         fresh, self._fresh = self._fresh, []
         if not self._has_within:
-            return SampleKey(0, self._pass, self._given - 1)
+            return SampleKey(self._stage.first_leaf, self._pass, self._given - 1)
         known = value.get("__restore_key__") if isinstance(value, dict) else getattr(value, "__restore_key__", None)
         if known:
             try:
@@ -318,6 +340,8 @@ def _over(stage: Any, plan: Any) -> Any:
 
 def _passes(plan: Any) -> int | None:
     """How often a user's object is gone through in a lap; ``None``: as long as it gives something."""
+    while hasattr(plan, "plan"):  # one of several, whose leaves are shifted
+        plan = plan.plan
     if isinstance(plan, InOrder):
         if plan.units is not None:
             raise ConfigError("a part of a pass over a data set of your own cannot be said; use LimitDataset")

@@ -136,7 +136,7 @@ class PackingDataset:
     ) -> Any:
         """The data set of packs; ``buffer_size`` is the rank's, shared by its lanes."""
         ready = _with_tensors(dataset)
-        if not isinstance(ready.pipeline, Make | OwnStage):
+        if not isinstance(ready.pipeline, Make | Map | OwnStage):
             raise ConfigError("PackingDataset: packs are made of samples; batch, group and map what comes of it")
         source: Any = ready.pipeline
         config, plan = ready.worker_config, ready.plan
