@@ -15,7 +15,7 @@ def test_all_ranks_are_given_the_batches_of_the_first(tmp_path: Path) -> None:
     body = """
 from tests.contract.tiny_llava import packed_batch
 from omniloom.parallel.feed import FeedError, GroupLoader
-from omniloom.parallel.wire import FIELDS
+from omniloom.parallel.wire import FIELDS, seed_of
 def broken():
     yield packed_batch(1)
     raise OSError("the disk is gone")
@@ -24,7 +24,8 @@ def taken(batches):
     found, end = [], "end"
     try:
         for batch in loader:
-            found.append([[str(getattr(batch, name).dtype), getattr(batch, name).tolist()] for name in FIELDS])
+            told = {name: [str(getattr(batch, name).dtype), getattr(batch, name).tolist()] for name in FIELDS}
+            found.append(told | {"seed": seed_of(batch)})
     except (OSError, FeedError) as error:
         end = f"{type(error).__name__}: {error}"
     return found, end
@@ -36,8 +37,9 @@ print(json.dumps([whole, taken(broken())[1]]))
     (first, failed), *others = run_ranks(3, body, tmp_path)
     batches, end = first
     assert (len(batches), end, failed) == (3, "end", "OSError: the disk is gone")
-    assert [batch[-1][0] for batch in batches] == ["torch.float32", "torch.float32", "torch.bfloat16"]
-    assert batches[0][-1][1] == []
+    assert [batch["images"][0] for batch in batches] == ["torch.float32", "torch.float32", "torch.bfloat16"]
+    assert batches[0]["images"][1] == []
+    assert len({batch["seed"] for batch in batches}) == 3
     for found, told in others:
         assert found == first
         assert told.startswith("FeedError: the first rank of this group could not load a batch")

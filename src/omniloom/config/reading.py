@@ -120,4 +120,5 @@ def _told(value: object) -> str:
 
 
 def _wrong(path: Sequence[str], place: Place, told: str) -> ConfigError:
-    return ConfigError(f"{place(path)}: {'.'.join(path) or 'the whole'}: {told}.")
+    end = "" if told.endswith(("?", ".")) else "."
+    return ConfigError(f"{place(path)}: {'.'.join(path) or 'the whole'}: {told}{end}")
