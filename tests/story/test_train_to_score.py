@@ -127,3 +127,41 @@ def test_answers_of_another_model_and_missing_images(work: Path, capsys: pytest.
     assert "holds answers of another run: model" in capsys.readouterr().err
     assert run(["ask", str(work / "shards"), str(work / "images/0.png"), "?"]) == 1
     assert "config.json" in capsys.readouterr().err
+
+
+def test_benchmarks_are_scored_while_training(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every ten steps and at the end, on the first items; at the end as `omniloom evaluate` scores the run."""
+    recipe = (work / "sft.yaml").read_text().replace(f"folder: {work}/run", f"folder: {tmp_path}/run")
+    truth = work / "with_a_lost_one.json"
+    rows = json.loads((work / "test.json").read_text())
+    truth.write_text(json.dumps([*rows[:7], rows[7] | {"image": "lost.png"}, rows[8]]))
+    images = f"images: {work}/images"
+    benchmarks = f"{{ai2d: {{truth: {work}/test.json, {images}, items: 6, new_tokens: 3}}, inference: {{truth: {truth}"
+    evaluation = f"evaluation: {{benchmark_every_steps: 10, benchmarks: {benchmarks}, {images}, new_tokens: 3}}}}}}"
+    (tmp_path / "scored.yaml").write_text(f"{recipe}{evaluation}\n")
+    assert run(["train", str(tmp_path / "scored.yaml"), "--set", "loop.steps=25"]) == 0
+    steps = [json.loads(line) for line in (tmp_path / "run/steps.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in steps if "score/ai2d" in row] == [10, 20, 25]
+
+    asked = ["evaluate", "ai2d", "--model", str(tmp_path / "run"), "--max-new-tokens", "3", "--limit", "6", "--json"]
+    asked += ["--input-image-path", str(work / "images"), "--answers-to", str(tmp_path / "a.jsonl")]
+    capsys.readouterr()
+    assert run([*asked, "--ground-truth", str(work / "test.json")]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert steps[-1]["score/ai2d"] == pytest.approx(expected["scores"]["accuracy"])
+    result = json.loads((tmp_path / "run/benchmarks/ai2d/step-00000025.json").read_text())
+    same = ("scores", "counts", "prompts_sha256", "limit", "metric_version")
+    assert {name: result[name] for name in same} == {name: expected[name] for name in same}
+    answers = [json.loads(line)["answer"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in result["answered_items"]] == answers
+
+    # An image that is lost is one item without an answer, and the run goes on.
+    lost = json.loads((tmp_path / "run/benchmarks/inference/step-00000025.json").read_text())
+    assert (lost["counts"]["missing"], lost["complete"]) == (1, False)
+    assert "item 7 is left out" in caplog.text
+    # What cannot be read is told before the first step.
+    wrong = f"evaluation.benchmarks={{ai2d: {{truth: {work}/none.json}}}}"
+    assert run(["train", str(tmp_path / "scored.yaml"), "--set", wrong, "--set", f"folder={tmp_path}/other"]) == 1
+    assert "none.json: there is no such file" in capsys.readouterr().err

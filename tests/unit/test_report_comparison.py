@@ -80,3 +80,13 @@ def test_more_data_sets_than_colours_are_told(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert "; 3 more are in the table alone" in data_set_charts(run)
     assert data_set_table(run).count("<tr><td>") == 11
+
+
+def test_scores_on_benchmarks_while_training(tmp_path: Path) -> None:
+    steps = [{"step": n, "loss": 1.0} | ({"score/textvqa": 10.0 * n} if n % 2 == 0 else {}) for n in range(1, 7)]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    (tmp_path / "recipe.yaml").write_text("loop: {steps: 6}\n")
+    page = report_page([read_run(tmp_path)])
+    chart = page.partition("Benchmarks while training")[2].partition("</figure>")[0]
+    assert '<em class="mark0">textvqa</em>' in chart
+    assert chart.count("<circle") == 3

@@ -25,6 +25,9 @@ from omniloom.report.curves import (
 )
 from omniloom.report.data_set_sections import data_set_charts, data_set_table
 from omniloom.report.records import RunRecord
+from omniloom.report.style import RUN_COLOURS
+
+_SCORE = "score/"
 
 
 def overview(runs: Sequence[RunRecord]) -> str:
@@ -97,8 +100,19 @@ def charts(runs: Sequence[RunRecord]) -> str:
         )
         for chart in _CHARTS
     )  # fmt: skip
-    drawn += "".join(map(data_set_charts, runs))
+    drawn += "".join(map(data_set_charts, runs)) + "".join(map(_benchmark_chart, runs))
     return f'{legend(runs)}<div class="grid2">{drawn}</div>{"".join(map(data_set_table, runs))}'
+
+
+def _benchmark_chart(run: RunRecord) -> str:
+    """Scores on benchmarks while the run went; nothing where there are none."""
+    names = [name for name in run.columns if name.startswith(_SCORE)][: len(RUN_COLOURS)]
+    curves = [
+        Curve(label=name.removeprefix(_SCORE), colour=colour, points=over_steps(run, name), style="dots")
+        for colour, name in enumerate(names)
+    ]
+    title, note = f"Benchmarks while training, {run.name}", "of their first items, each in its own unit"
+    return line_chart(curves, title=title, x_name="step", y_name="score", note=note, named=True) if curves else ""
 
 
 def legend(runs: Sequence[RunRecord]) -> str:

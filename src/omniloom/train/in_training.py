@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from omniloom.data.open import get_savable_loader, get_val_datasets
 from omniloom.errors import ConfigError
 from omniloom.model.loss import IGNORED
 from omniloom.train.batches import PackedMicroBatch
+from omniloom.train.benchmarks import BenchmarkConfig
 from omniloom.train.data import DataConfig
 from omniloom.train.hooks import Hook
 from omniloom.train.step import mean_loss
@@ -31,6 +32,9 @@ class EvaluationConfig:
         samples: of each data set that are answered each ``sample_every_steps``, with their pictures; 0: none.
         sample_every_steps: answers each so many steps, and at the end; 0: with the loss.
         sample_tokens: of an answer at most.
+        benchmarks: whose first items are answered and scored each ``benchmark_every_steps``, by names of
+            `omniloom evaluate --list`.
+        benchmark_every_steps: scores each so many steps, and at the end; 0: with the loss.
     """
 
     every_steps: int = 0
@@ -38,16 +42,19 @@ class EvaluationConfig:
     samples: int = 0
     sample_every_steps: int = 0
     sample_tokens: int = 64
+    benchmarks: Mapping[str, BenchmarkConfig] = field(default_factory=dict)
+    benchmark_every_steps: int = 0
 
     def __post_init__(self) -> None:
         if (
-            min(self.every_steps, self.samples, self.sample_every_steps) < 0
+            min(self.every_steps, self.samples, self.sample_every_steps, self.benchmark_every_steps) < 0
             or min(self.batches, self.sample_tokens) < 1
         ):
             raise ConfigError(
                 f"evaluation: every_steps {self.every_steps}, batches {self.batches}, samples {self.samples}, "
-                f"sample_every_steps {self.sample_every_steps}, sample_tokens {self.sample_tokens} found; batches and "
-                "sample_tokens of at least 1 and no number below 0 expected."
+                f"sample_every_steps {self.sample_every_steps}, sample_tokens {self.sample_tokens}, "
+                f"benchmark_every_steps {self.benchmark_every_steps} found; batches and sample_tokens of at least 1, "
+                "and no number below 0, expected."
             )
 
 

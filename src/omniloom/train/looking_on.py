@@ -8,7 +8,9 @@ import torch
 from torch import distributed, nn
 
 from omniloom.data.loader.config import WorkerConfig
+from omniloom.generate.prompts import Prompter
 from omniloom.model.config import LlavaConfig
+from omniloom.train.benchmarks import BenchmarkScores
 from omniloom.train.hang_watch import HangWatch
 from omniloom.train.hooks import Hook
 from omniloom.train.in_training import HeldOutLoss
@@ -54,7 +56,27 @@ def hooks_of(
         hooks.append(Profiler(recipe.profile, folder, rank=rank))
     if recipe.hang.after_seconds:
         hooks.append(HangWatch(recipe.hang, folder, rank=rank, ranks=ranks))
-    return hooks + _held_out(recipe, model, encoder, workers, device)
+    hooks += _held_out(recipe, model, encoder, workers, device)
+    return hooks + _benchmarks(recipe, model, encoder, ranks=ranks, rank=rank, shared=ranks > workers.ranks)
+
+
+def _benchmarks(
+    recipe: Recipe, model: nn.Module, encoder: LlavaTaskEncoder, *, ranks: int, rank: int, shared: bool
+) -> list[Hook]:
+    """What scores the model on benchmarks."""
+    settings = recipe.evaluation
+    if not settings.benchmarks:
+        return []
+    prompter = Prompter(
+        tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images,
+        image_id=encoder.settings.image_id,
+    )  # fmt: skip
+    scores = BenchmarkScores(
+        model, settings.benchmarks, prompter=prompter, folder=Path(recipe.folder), steps=recipe.loop.steps,
+        every_steps=settings.benchmark_every_steps or settings.every_steps, ranks=ranks, shared=shared,
+        writing=rank == 0,
+    )  # fmt: skip
+    return [scores]
 
 
 def _held_out(

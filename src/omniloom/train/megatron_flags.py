@@ -105,7 +105,7 @@ MISSING: Mapping[str, str] = MappingProxyType(
         "start-weight-decay": "the decay of weights has one value",
         "end-weight-decay": "the decay of weights has one value",
         "force-system-message": "say `data.system`, or a template with a system text of its own",
-        "online-evaluation-config": "`evaluation.samples` answers held-out samples; scores are `omniloom evaluate`'s",
+        "online-evaluation-config": "`evaluation.benchmarks` scores benchmarks while training",
         "fp8-format": "there is no FP8",
         "fp8-hybrid": "there is no FP8",
         "dynamic-resolution": "towers see tiles of one size",
