@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from omniloom.evaluate.tasks import MEGATRON_NAMES, TASKS
+from omniloom.evaluate.tasks import MEGATRON_NAMES, TASKS, find_task
 from omniloom.tools.main import run
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
@@ -284,6 +284,8 @@ def test_unknown_tasks_and_variants(
 ) -> None:
     assert run(["evaluate", "chartqaa", "--answers", vqa, "--ground-truth", vqa]) == 1
     assert "there is no task 'chartqaa'. Nearest: chartqa" in capsys.readouterr().err
+    names = {"vqa": "vqav2", "captioning": "coco-captions", "OKVQA": "ok-vqa", "OCRBench_v2": "ocrbench-v2"}
+    assert {name: find_task(name).name for name in names} == names
     assert run(["evaluate", "textvqa", "--answers", "nowhere/x", "--ground-truth", vqa]) == 1
     assert "there is no such file" in capsys.readouterr().err
     monkeypatch.setitem(TASKS, "motionbench", replace(TASKS["motionbench"], oracle=""))

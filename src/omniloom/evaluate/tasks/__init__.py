@@ -47,9 +47,18 @@ MEGATRON_NAMES = {
 
 
 def find_task(name: str) -> Task:
-    """The task of a name, Megatron's names included. Raises ConfigError with the nearest names."""
-    known = MEGATRON_NAMES.get(name, name.lower())
-    if known in TASKS:
-        return TASKS[known]
-    near = get_close_matches(known, TASKS, n=3, cutoff=0.5)
+    """The task of a name, Megatron's names included; capitals, hyphens and underscores do not count.
+
+    Raises:
+        ConfigError: there is none; with the nearest names.
+    """
+    others = {**MEGATRON_NAMES, "vqa": "vqav2"}
+    known = {_plain(theirs): ours for theirs, ours in others.items()} | {_plain(ours): ours for ours in TASKS}
+    if _plain(name) in known:
+        return TASKS[known[_plain(name)]]
+    near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
     raise ConfigError(f"there is no task {name!r}. {'Nearest' if near else 'Tasks'}: {', '.join(near or TASKS)}.")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
