@@ -20,10 +20,14 @@ class RangeStore:
     Args:
         folder: what it holds.
         latency_seconds: what it waits before every answer.
+        bytes_per_second: of a connection, at most; 0: as many as there are.
     """
 
-    def __init__(self, folder: Path, latency_seconds: float = LATENCY_SECONDS) -> None:
-        command = [sys.executable, str(HERE / "programs" / "range_server.py"), str(folder), str(latency_seconds)]
+    def __init__(
+        self, folder: Path, latency_seconds: float = LATENCY_SECONDS, *, bytes_per_second: float = 0.0
+    ) -> None:
+        program = str(HERE / "programs" / "range_server.py")
+        command = [sys.executable, program, str(folder), str(latency_seconds), str(bytes_per_second)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.endpoint = f"http://127.0.0.1:{int(self._line())}"
 
@@ -59,9 +63,9 @@ class RangeStore:
 
 
 @contextmanager
-def range_store(folder: Path) -> Iterator[RangeStore]:
+def range_store(folder: Path, *, bytes_per_second: float = 0.0) -> Iterator[RangeStore]:
     """A store that is there for a while."""
-    store = RangeStore(folder)
+    store = RangeStore(folder, bytes_per_second=bytes_per_second)
     try:
         yield store
     finally:

@@ -38,6 +38,7 @@ NAMES = (
     "sources",
     "generate",
     "stores",
+    "stores_shards",
 )
 
 

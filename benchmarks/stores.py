@@ -26,9 +26,9 @@ LONG_SHARD_BYTES = 560 << 20
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[RangeStore, dict[str, str]]]:
+def serving(folder: Path, *, bytes_per_second: float = 0.0) -> Iterator[tuple[RangeStore, dict[str, str]]]:
     """A store over a folder, and the environment in which both sides find it; nothing is kept between runs."""
-    with range_store(folder) as store, tempfile.TemporaryDirectory() as scratch:
+    with range_store(folder, bytes_per_second=bytes_per_second) as store, tempfile.TemporaryDirectory() as scratch:
         config = Path(scratch, "msc.yaml")
         provider = {"base_path": "bucket", "endpoint_url": store.endpoint, "region_name": "us-east-1"}
         keys = {"access_key": "benchmark", "secret_key": "benchmark"}
@@ -46,7 +46,9 @@ def run(context: Context) -> dict[str, Any]:
     facts = image_facts(folder)
     with serving(folder.parent) as (server, environment):
         rows = list(_rows(context, folder, environment, bars={"energon": 5.0, "floor": 0.8}, what="short shards"))
-        long_shards = _made_long_shards(folder, quick=context.quick)
+        long_shards = made_long_shards(
+            folder, "long-shards", shards=1 if context.quick else 2, shard_bytes=LONG_SHARD_BYTES
+        )
         rows += _rows(context, long_shards, environment, bars={"energon": 5.0, "floor": 0.8}, what="long shards")
         more = _many_leaves(context, folder, server, environment)
     return {
@@ -55,10 +57,12 @@ def run(context: Context) -> dict[str, Any]:
         "better": "higher",
         "settings": f"{facts['samples']:,} JPEG photographs of {facts['mean_jpeg_bytes'] / 1_000:.0f} kB on a server "
         f"on loopback that waits {LATENCY_SECONDS * 1e3:.0f} ms before each answer; batch {BATCH_SIZE}, {WORKERS} "
-        f"workers, a consumer that takes {STEP_SECONDS * 1e3:.0f} ms a batch; default settings, no "
+        f"workers, a consumer that takes {STEP_SECONDS * 1e3:.0f} ms a batch, so that nobody can take more than "
+        f"{BATCH_SIZE / STEP_SECONDS:.0f} images/s; default settings, no "
         f"cache on disk, nothing kept from run to run; "
         f"window {context.window_seconds:g} s; short shards of 14 MB, which Energon's client fetches whole, "
-        f"and long ones of {LONG_SHARD_BYTES / 1e6:.0f} MB, of which it reads ranges",
+        f"and long ones of {LONG_SHARD_BYTES / 1e6:.0f} MB, of which it reads ranges; connections as quick as loopback "
+        "is, which makes whole shards cheap: the next table is of a slower line",
         "rows": rows,
         "facts": more,
     }
@@ -74,8 +78,8 @@ def _rows(
     local = context.program("omniloom", "stores_omniloom", data=folder, **settings)
     far = context.program("omniloom", "stores_omniloom", data=f"s3://bucket/{folder.name}", **settings)
     energon = context.program("energon", "stores_energon", data=f"msc://bench/{folder.name}", **settings)
-    programs = [_placed(local, "floor", environment), _placed(far, "omniloom", environment),
-                _placed(energon, "energon", environment)]  # fmt: skip
+    programs = [placed(local, "floor", environment), placed(far, "omniloom", environment),
+                placed(energon, "energon", environment)]  # fmt: skip
     readings = alternate(programs, rounds=context.pairs)
     found = row(f"taken in steps of 20 ms, {what}", values(readings, "samples_per_second"), bars=bars)
     show_row(found, "images/s")
@@ -86,7 +90,8 @@ def _rows(
     yield found
 
 
-def _placed(program: Program | None, side: str, environment: Mapping[str, str]) -> Program | None:
+def placed(program: Program | None, side: str, environment: Mapping[str, str]) -> Program | None:
+    """A program as one of another side, with more environment."""
     return None if program is None else replace(program, side=side, environment=environment)
 
 
@@ -107,7 +112,7 @@ def _many_leaves(context: Context, folder: Path, server: RangeStore, environment
             server.counts()
             reading = run_once(replace(program, environment={**environment, **more}))
             counts, store = server.counts(), reading["store"]
-            rows = store["wanted_bytes"] / _row_bytes(folder)  # those that were fetched; some are not drawn yet
+            rows = store["wanted_bytes"] / row_bytes(folder)  # those that were fetched; some are not drawn yet
             found[f"requests_a_sample_of_{LEAVES}_leaves_on_{LANES}_lanes_{name}"] = store["long_ranges"] / rows
             found[f"bytes_for_each_wanted_byte_{name}"] = store["long_range_bytes"] / store["wanted_bytes"]
             found[f"requests_in_all_{name}"] = counts["requests"]
@@ -115,22 +120,23 @@ def _many_leaves(context: Context, folder: Path, server: RangeStore, environment
     return found
 
 
-def _row_bytes(folder: Path) -> float:
+def row_bytes(folder: Path, *, samples: int | None = None) -> float:
     """Mean size of a sample with its headers."""
-    return sum(tar.stat().st_size for tar in folder.glob("*.tar")) / float(image_facts(folder)["samples"])
+    count = image_facts(folder)["samples"] if samples is None else samples
+    return sum(tar.stat().st_size for tar in folder.glob("*.tar")) / float(count)
 
 
-def _made_long_shards(folder: Path, *, quick: bool) -> Path:
-    """The photographs again and again, in shards beyond the 512 MiB that the Multi-Storage Client keeps in memory."""
-    made = folder.parent / f"{folder.name}-long-shards"
+def made_long_shards(folder: Path, name: str, *, shards: int, shard_bytes: int) -> Path:
+    """The photographs again and again, in longer shards than their own; made at the first call."""
+    made = folder.parent / f"{folder.name}-{name}"
     if (made / ".nv-meta" / "dataset.yaml").exists():
         return made
     made.mkdir(exist_ok=True)
     members = [item for tar in sorted(folder.glob("*.tar")) for item in _members(tar)]
     size_bytes = sum(len(data) for _, data in members)
-    for shard in range(1 if quick else 2):
+    for shard in range(shards):
         with TarWriter(made / f"shard-{shard:06d}.tar") as tar:
-            for lap in range(-(-LONG_SHARD_BYTES // size_bytes)):
+            for lap in range(-(-shard_bytes // size_bytes)):
                 for name, data in members:
                     tar.add(f"{shard}-{lap:03d}-{name}", data)
     prepare_dataset(made, split_ratio={"train": 1.0}, num_workers=1)

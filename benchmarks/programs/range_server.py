@@ -1,7 +1,8 @@
 """A lean S3 server over a folder: GET by range, HEAD, lists. Every answer waits for an injected latency.
 
-`python range_server.py FOLDER LATENCY_SECONDS`: prints its port; the bucket of every URL is the folder. A line on its
-standard input is answered with a line of JSON: requests and bytes since the last one.
+`python range_server.py FOLDER LATENCY_SECONDS [BYTES_PER_SECOND]`: prints its port; the bucket of every URL is the
+folder. No connection gets more bytes a second than is said; by default as many as there are. A line on its standard
+input is answered with a line of JSON: requests and bytes since the last one.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 FOLDER, LATENCY_SECONDS = Path(sys.argv[1]), float(sys.argv[2])
+BYTES_PER_SECOND = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+PIECE_BYTES = 256 << 10
 IDLE_SECONDS = 0.5
 """Connections that are idle for longer are closed: forked workers must not share one with their parent, as those of
 Energon do, and it is no part of what is measured."""
@@ -66,10 +70,22 @@ async def answer(method: str, target: str, headers: dict[str, str], writer: asyn
     writer.write(head.encode())
     if method == "HEAD":
         return
-    counts["bytes"] += stop - start
     await writer.drain()
     with path.open("rb") as file:
-        await asyncio.get_running_loop().sendfile(writer.transport, file, start, stop - start)
+        await send(writer, file, start, stop)
+
+
+async def send(writer: asyncio.StreamWriter, file: BinaryIO, start: int, stop: int) -> None:
+    """A part of a file, no quicker than the connection is allowed to be."""
+    loop = asyncio.get_running_loop()
+    began, first = loop.time(), start
+    while start < stop:
+        length = min(PIECE_BYTES, stop - start) if BYTES_PER_SECOND else stop - start
+        await loop.sendfile(writer.transport, file, start, length)
+        counts["bytes"] += length
+        start += length
+        if BYTES_PER_SECOND:
+            await asyncio.sleep(max(0.0, began + (start - first) / BYTES_PER_SECOND - loop.time()))
 
 
 def tag_of(path: Path) -> str:
