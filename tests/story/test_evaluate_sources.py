@@ -222,6 +222,17 @@ def test_logs_of_lmms_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run([*words, str(write_log(tmp_path / "old.jsonl", old))]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["accuracy"] == pytest.approx(200 / 3)
 
+    # A folder of several benchmarks.
+    folder = tmp_path / "told/run"
+    folder.mkdir(parents=True)
+    for name, rows in (("textvqa_val", old), ("mme", old[:1])):
+        write_log(folder / f"20260101_000000_samples_{name}.jsonl", rows)
+    assert run([*words, str(tmp_path / "told")]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["accuracy"] == pytest.approx(200 / 3)
+    write_log(folder / "20260102_000000_samples_textvqa_val.jsonl", old)
+    assert run([*words, str(tmp_path / "told")]) == 1
+    assert "several logs found" in capsys.readouterr().err
+
     # And the oldest are one file, under ``logs``.
     whole = {"args": {"model": "x"}, "model_configs": {"task": "textvqa_val"}, "logs": [LOG | row for row in old]}
     (tmp_path / "oldest.json").write_text(json.dumps(whole))

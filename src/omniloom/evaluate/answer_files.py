@@ -14,7 +14,7 @@ from omniloom.evaluate.harness_logs import harness_answers, is_harness_log
 from omniloom.evaluate.reading import SHEETS, WRAPPERS, Row, letters, pairs_of, read_json, read_rows, suffix_of
 from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
-from omniloom.evaluate.tasks import MEGATRON_NAMES
+from omniloom.evaluate.tasks import MEGATRON_NAMES, plain_name
 
 TEXT_COLUMNS = ("prediction", "predict", "pred", "response", "answer", "text", "caption", "output")
 """Tables with both a prediction and an answer hold what is right as the answer."""
@@ -22,6 +22,7 @@ _ASKED_COLUMNS = ("prompt", "question", "query")
 _SHOWN_COLUMNS = ("image", "image_path", "imgname", "image_name", "filename")
 _TARGET_COLUMNS = ("gt", "annotation", "gt_answer", "gt_answers", "target", "ground_truth", "label")
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".tsv", ".csv", ".parquet", ".xlsx")
+_SAMPLES = "_samples_"
 _LONGEST_NAME = 300  # a longer one is an image itself
 
 
@@ -75,7 +76,8 @@ def _files(path: Path, task: Task) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        found = sorted(path.glob("*/output.json")) or sorted(p for p in path.iterdir() if p.suffix == ".jsonl")
+        found = sorted(path.glob("*/output.json")) or _harness_log(path, task)
+        found = found or sorted(file for file in path.iterdir() if file.suffix == ".jsonl")
     else:
         found = _of_prefix(path, task) if path.parent.is_dir() else []
         steps = {file.name.rpartition("-step=")[2] for file in found if "-step=" in file.name}
@@ -86,6 +88,22 @@ def _files(path: Path, task: Task) -> list[Path]:
             )
     if not found:
         raise ConfigError(f"{path}: there is no such file, no output.json or *.jsonl in it, and no *.jsonl begins so.")
+    return found
+
+
+def _harness_log(path: Path, task: Task) -> list[Path]:
+    """The task's log of samples in a folder that lmms-eval wrote to, as ``*_samples_textvqa_val.jsonl``.
+
+    Raises:
+        ConfigError: there are several, of several runs or parts.
+    """
+    logs = {file: plain_name(file.stem.partition(_SAMPLES)[2]) for file in path.rglob(f"*{_SAMPLES}*.jsonl")}
+    beginning = plain_name(task.name).removesuffix("captions")  # coco2017_cap_val
+    found = sorted(file for file, name in logs.items() if name.startswith(beginning)) or list(logs)
+    if len(found) > 1:
+        raise ConfigError(
+            f"{path}: several logs found: {', '.join(str(p.relative_to(path)) for p in found)}. Give one."
+        )
     return found
 
 

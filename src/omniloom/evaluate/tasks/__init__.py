@@ -53,12 +53,13 @@ def find_task(name: str) -> Task:
         ConfigError: there is none; with the nearest names.
     """
     others = {**MEGATRON_NAMES, "vqa": "vqav2"}
-    known = {_plain(theirs): ours for theirs, ours in others.items()} | {_plain(ours): ours for ours in TASKS}
-    if _plain(name) in known:
-        return TASKS[known[_plain(name)]]
+    known = {plain_name(theirs): ours for theirs, ours in others.items()} | {plain_name(ours): ours for ours in TASKS}
+    if plain_name(name) in known:
+        return TASKS[known[plain_name(name)]]
     near = get_close_matches(name.lower(), TASKS, n=3, cutoff=0.5)
     raise ConfigError(f"there is no task {name!r}. {'Nearest' if near else 'Tasks'}: {', '.join(near or TASKS)}.")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without capitals, hyphens and underscores."""
     return name.lower().replace("-", "").replace("_", "")
