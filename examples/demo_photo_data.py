@@ -1,8 +1,8 @@
 """Captioned photos as people have them become training data: a file of captions, a folder of photos.
 
 The captions are a CSV with the columns ``image`` and ``caption``, as Flickr8k's, several lines a photo. Photos are
-dealt by one fixed draw: 200 for the test, 100 for trying settings, the others for training. No caption of the first
-300 is used in training.
+dealt by one fixed draw: 200 for the test, 100 for trying settings, the others for training. Where the test is scored,
+the 100 are trained on as well, with the settings that were found by them; nothing of the test ever is.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
-from PIL import Image, ImageOps
-
-from omniloom.evaluate.tasks.captions import image_number
+from PIL import Image
 
 PROMPT = "Give a brief description of this image in one sentence."
+Part = Literal["test", "validation"]
 TEST_PHOTOS, VALIDATION_PHOTOS = 200, 100
 LONGEST_SIDE = 320  # pixels; the tower sees 224
 RAREST = 2  # a word that comes less often is unknown
@@ -44,32 +44,26 @@ class Photos:
         random.Random(0).shuffle(names)
         self.test = names[:TEST_PHOTOS]
         self.validation = names[TEST_PHOTOS : TEST_PHOTOS + VALIDATION_PHOTOS]
-        self.train = names[TEST_PHOTOS + VALIDATION_PHOTOS :]
-        if not self.train:
+        self._others = names[TEST_PHOTOS + VALIDATION_PHOTOS :]
+        if not self._others:
             raise SystemExit(f"{captions}: captions of {len(names)} photos; more than 300 are needed")
 
-    def training_texts(self) -> list[str]:
-        """The captions of the training part."""
-        return [plain(caption) for name in self.train for caption in self.captions[name]]
+    def scored(self, part: Part) -> list[str]:
+        """The photos that a part is scored by."""
+        return self.test if part == "test" else self.validation
 
-    def without_held_out(self, texts: Iterable[str]) -> list[str]:
-        """Texts but those that are captions of the test or of the validation photos."""
-        held_out = {plain(caption) for name in (*self.test, *self.validation) for caption in self.captions[name]}
-        return [text for text in texts if text not in held_out]
+    def learned(self, part: Part) -> list[str]:
+        """The photos that are trained on where a part is scored by others."""
+        return [*self.validation, *self._others] if part == "test" else self._others
+
+    def texts(self, names: Iterable[str]) -> list[str]:
+        """All captions of some photos."""
+        return [plain(caption) for name in names for caption in self.captions[name]]
 
 
 def plain(caption: str) -> str:
     """A caption in lower case, without marks: what CIDEr compares."""
     return " ".join(re.findall(r"[a-z0-9]+(?:'[a-z]+)?", caption.lower()))
-
-
-def texts_of(path: Path | None) -> list[str]:
-    """Captions without photos: COCO's annotations, or a caption a line."""
-    if path is None:
-        return []
-    text = path.read_text(encoding="utf-8")
-    lines = [one["caption"] for one in json.loads(text)["annotations"]] if path.suffix == ".json" else text.splitlines()
-    return [found for line in lines if (found := plain(line))]
 
 
 def vocabulary(texts: Iterable[str]) -> list[str]:
@@ -79,28 +73,20 @@ def vocabulary(texts: Iterable[str]) -> list[str]:
     return sorted(words | set(_pieces(PROMPT.lower())))
 
 
-def write_texts(path: Path, texts: Sequence[str]) -> None:
-    """Captions as conversations without an image: what the language model learns first."""
-    entries = [{"id": f"text-{number}", "conversations": list(_talk(text))} for number, text in enumerate(texts)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(entries))
-
-
-def write_photos(folder: Path, photos: Photos) -> None:
-    """``train.json`` and ``images/``: each photo and its mirror image, with all captions."""
+def write_photos(folder: Path, photos: Photos, learned: Iterable[str]) -> None:
+    """``train.json`` and ``images/``: each photo, smaller, with all captions."""
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     entries = []
-    for name in photos.train:
+    for name in learned:
         with Image.open(photos.folder / name) as opened:
             image = opened.convert("RGB")
         image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        stem = Path(name).stem
-        for file, shown in ((f"{stem}.jpg", image), (f"{stem}-m.jpg", ImageOps.mirror(image))):
-            shown.save(images / file, quality=90)
-            talk = [turn for caption in photos.captions[name] for turn in _talk(plain(caption))]
-            talk[0]["value"] = f"<image>\n{talk[0]['value']}"
-            entries.append({"id": Path(file).stem, "image": file, "conversations": talk})
+        file = f"{Path(name).stem}.jpg"
+        image.save(images / file, quality=90)
+        talk = [turn for caption in photos.captions[name] for turn in _talk(plain(caption))]
+        talk[0]["value"] = f"<image>\n{talk[0]['value']}"
+        entries.append({"id": Path(file).stem, "image": file, "conversations": talk})
     (folder / "train.json").write_text(json.dumps(entries))
 
 
@@ -116,14 +102,14 @@ def write_truth(folder: Path, photos: Photos, part: Sequence[str]) -> None:
 
 def write_shifted(answers: Path, shifted: Path, part: Sequence[str]) -> None:
     """The answers, each given to the next photo."""
-    said = {str(row["sample_id"]): row["caption"] for row in map(json.loads, answers.read_text().splitlines())}
-    by_photo = [said[image_number(name)] for name in part]
+    said = {row["sample_id"]: row["caption"] for row in map(json.loads, answers.read_text().splitlines())}
+    by_photo = [said[name] for name in part]
     write_answers(shifted, part, by_photo[-1:] + by_photo[:-1])
 
 
 def write_answers(path: Path, part: Sequence[str], captions: Sequence[str]) -> None:
     """Captions of photos, as `omniloom evaluate` reads them."""
-    rows = ({"sample_id": image_number(name), "caption": text} for name, text in zip(part, captions, strict=True))
+    rows = ({"sample_id": name, "caption": text} for name, text in zip(part, captions, strict=True))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

