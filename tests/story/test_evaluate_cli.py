@@ -294,3 +294,21 @@ def test_unknown_tasks_and_variants(
     assert all(name in listed for name in TASKS)
     assert "unverified" in listed
     assert set(MEGATRON_NAMES.values()) <= set(TASKS)
+
+
+def test_letters_are_guessed_by_id_where_that_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Answers without a letter: wrong, or a draw that hangs on the id alone, whatever the order and the company."""
+    rows = [
+        {"id": f"validation_Art_{n}", "question": "?", "options": ["a", "b", "c", "d"], "answer": "C"}
+        for n in range(200)
+    ]
+    said = write(tmp_path / "said.json", {row["id"]: "I do not know" for row in rows})
+    items = tmp_path / "items.jsonl"
+    worth: list[dict[str, float]] = []
+    for number, several in enumerate((rows, rows[::-1])):
+        truth = write(tmp_path / f"{number}.jsonl", several)
+        assert scored(capsys, "mmmu", "--answers", said, "--ground-truth", truth)["scores"]["accuracy"] == 0
+        asked = ["--answers", said, "--ground-truth", truth, "--variant", "guess-by-id", "--items", str(items)]
+        assert 10 < scored(capsys, "mmmu", *asked)["scores"]["accuracy"] < 40
+        worth.append({row["id"]: row["score"] for row in map(json.loads, items.read_text().splitlines())})
+    assert worth[0] == worth[1]

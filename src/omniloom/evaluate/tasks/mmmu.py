@@ -66,11 +66,10 @@ def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores
     r"""Accuracy over all questions, by subject and by domain.
 
     Where no letter is found: ``published`` draws one as the official program does, from one generator for all
-    questions in their order; ``no-guess`` counts the answer wrong; ``megatron`` takes the first option, and looks into
-    ``\boxed{}`` first.
+    questions in their order; ``guess-by-id`` draws one that hangs on the question's id alone; ``no-guess`` counts the
+    answer wrong; ``megatron`` takes the first option, and looks into ``\boxed{}`` first.
     """
-    generator = random.Random(_OFFICIAL_SEED)
-    fallback: Fallback = {"published": generator, "megatron": "first"}.get(variant, "none")  # type: ignore[assignment]
+    fallback = _fallback(variant)
     worth = [
         float(_correct(item, marked_answer(text) if variant == "megatron" else text, fallback))
         for item, text in zip(items, answers, strict=True)
@@ -80,6 +79,11 @@ def score(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores
         items=worth,
         groups={name: grouped(items, worth, name) for name in ("domain", "subject")},
     )
+
+
+def _fallback(variant: str) -> Fallback:
+    others: dict[str, Fallback] = {"megatron": "first", "guess-by-id": "random"}
+    return random.Random(_OFFICIAL_SEED) if variant == "published" else others.get(variant, "none")
 
 
 def _correct(item: Item, text: str, fallback: Fallback) -> bool:
@@ -131,7 +135,7 @@ def _fields(item: Item, answer: str) -> dict[str, Any]:
 
 def score_pro(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
     """Accuracy over all questions, each of which has options; ``published`` draws a letter where none is found."""
-    fallback: Fallback = random.Random(_OFFICIAL_SEED) if variant == "published" else "none"
+    fallback = _fallback(variant)
     letters_said = (
         mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id) if text.strip() else None
         for item, text in zip(items, answers, strict=True)
@@ -148,7 +152,7 @@ MMMU = Task(
     read=read,
     prompt=prompt,
     score=score,
-    variants=("no-guess", "published", "megatron"),
+    variants=("no-guess", "published", "guess-by-id", "megatron"),
     oracle="the official program on 900 answers each of LLaVA-1.5-13B (330 right) and Qwen-VL: each subject equal",
     columns=("response", "text", "prediction"),
     fields=_fields,
@@ -160,7 +164,7 @@ MMMU_PRO = Task(
     read=read,
     prompt=prompt,
     score=score_pro,
-    variants=("no-guess", "published"),
+    variants=("no-guess", "published", "guess-by-id"),
     oracle="6,920 answers in four files of its program: equal in the 6,862 where a letter is found, else it guesses",
     columns=("response", "text", "prediction"),
     fields=_fields,
