@@ -159,12 +159,20 @@ state, message = one.save_state_rank(), ""
 if rank != 1:
     try:
         one.restore_state_rank(state)
-    except StateError as error:
+    except StateError as error:  # as Megatron-LM's provider does, which then goes on
         message = str(error)
-print(json.dumps([message, time.monotonic() - begin]))
+seconds = time.monotonic() - begin
+try:
+    given = len(take(one, 1))
+except StateError as error:
+    given = str(error) == message
+    one.rewind()
+    given = [given, len(take(one, 1))]
+print(json.dumps([message, seconds, given]))
 """
     found = run_ranks(3, body, tmp_path)
     assert found[1][0] == ""
+    assert [told[2] for told in found] == [[True, 1], 1, [True, 1]]
     for rank in (0, 2):
         assert found[rank][0].startswith("ranks 1 of 3 did not ask for a state within 1 s; the others did.")
         assert found[rank][1] < 5

@@ -53,6 +53,15 @@ def share_states(states: Sequence[Mapping[str, Any]] | None, config: WorkerConfi
     return box[0]
 
 
+def disagreement(source: object, config: WorkerConfig, *, of: str = "") -> StateError | None:
+    """What `agree_on_presence` raises; ``None`` where the ranks agree."""
+    try:
+        agree_on_presence(source, config, of=of)
+    except StateError as error:
+        return error
+    return None
+
+
 def agree_on_presence(source: object, config: WorkerConfig, *, of: str = "") -> None:
     """Raise StateError on all ranks when a state is there on some of them only, or when some never ask for one.
 
@@ -115,7 +124,7 @@ class PresenceBoard:
                     f"{_spoken(self._silent())} of {self._ranks} did not ask for a state within {timeout_seconds:g} s; "
                     "the others did.\n  Perhaps their state is missing. Give all ranks their state, or none: "
                     "then all call restore_state_rank(None), or nobody. WorkerConfig(restore_timeout_seconds=) gives "
-                    "more time."
+                    "more time; loader.rewind() begins anew all the same."
                 )
             if waited > _TOLD_AFTER_SECONDS and not is_told:
                 logger.warning("restoring waits for %s of %d", _spoken(self._silent()), self._ranks)

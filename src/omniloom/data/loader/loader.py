@@ -98,6 +98,8 @@ class Loader:
 
     def next_batch(self) -> Any:
         """The next batch of the pass. Raises StopIteration at its end; the one after that is of the next pass."""
+        if self._refused is not None:  # whoever passed over the error would train on data of two moments
+            raise self._refused
         if self._pass_is_over():
             self._end_pass()
             raise StopIteration
@@ -231,7 +233,9 @@ class Loader:
         Raises:
             StateError: the state does not fit this run. Nothing was changed.
         """
-        collective.agree_on_presence(state, self.worker_config, of=repr(self.dataset.mix().leaves))
+        self._refused = collective.disagreement(state, self.worker_config, of=repr(self.dataset.mix().leaves))
+        if self._refused is not None:
+            raise self._refused
         if state is not None:
             self._restore(read_states(state, where="restore_state_rank"), where="restore_state_rank")
 
@@ -314,7 +318,7 @@ class Loader:
         return dataset.with_buffers(window_samples=window, most_waiting=most)
 
     def _reset(self, lane_count: int) -> None:
-        self._lane_count = lane_count
+        self._lane_count, self._refused = lane_count, None
         self._begin_lap(0)
         self._pads = PadMaker(self.dataset)
 
