@@ -20,6 +20,12 @@ SystemFileStore TaskEncoder TextSample TextWebdataset VidQASample VidQAWebdatase
 VQASample VQAWebdataset WorkerConfig __version__
 """
 
+HIDDEN = """
+FatalSampleError SampleException VQAOCRSample IgnoreSample WebdatasetFileStore JsonlFileStore FileStoreWrapper
+AVDecoder AVData AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform EPath DEFAULT_PROFILE_NAME
+BasicDataLoader WatchdogDataset DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference Blender
+"""
+
 _WRAPPERS = """
 BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GcDataset GroupBatchDataset IterMapDataset
 LimitDataset LogSampleDataset MapDataset MixBatchDataset PackingDataset RepeatDataset ShuffleBufferDataset

@@ -54,6 +54,10 @@ def test_the_96_names():
     assert missing({"": facts.EXPORTED}) == []
 
 
+def test_names_that_are_hidden_there_or_only_promised_are_at_the_top():
+    assert missing({"": facts.HIDDEN}) == []
+
+
 def test_every_module_and_every_name_of_it():
     found = {f".{module}": names for module, names in facts.MODULES.items() if module != "transforms"}
     assert missing(found) == []

@@ -175,7 +175,7 @@ HIDDEN = _words(
     "FatalSampleError SampleException VQAOCRSample IgnoreSample WebdatasetFileStore JsonlFileStore FileStoreWrapper "
     "AVDecoder AVData AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform EPath BasicDataLoader "
     "WatchdogDataset DatasetBlendMode LoadedDataset LoadedDatasetList TraversedDatasetReference Blender "
-    "get_dataset_from_config EmptyDatasetError AVMetadata ImageMetadata"
+    "get_dataset_from_config EmptyDatasetError AVMetadata ImageMetadata DEFAULT_PROFILE_NAME BaseWrapperDataset Savable"
 )
 """Names that are in some module of Energon only, or only in its guides; here they are at the top, too."""
 
