@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from omniloom.evaluate.tasks import find_task
 from omniloom.tools.main import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -295,3 +296,23 @@ def test_gzip_marks_and_ids_of_other_kinds(capsys: pytest.CaptureFixture[str], t
     packed.write_bytes(packed.read_bytes()[:-9])
     assert run(["evaluate", "textvqa", "--answers", str(packed), "--ground-truth", str(truth)]) == 1
     assert "cannot be unpacked" in capsys.readouterr().err
+
+
+def test_vqa_annotations_without_questions_and_questions_without_annotations(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    answers = [{"answer": "red", "answer_confidence": "yes", "answer_id": n} for n in range(1, 11)]
+    rows = [{"question_id": 10 * n, "image_id": n, "answers": answers, "answer_type": "other"} for n in (1, 2)]
+    truth = tmp_path / "v2_mscoco_val2014_annotations.json"
+    whole(truth, {"data_subtype": "val2014", "annotations": rows})
+    said = whole(tmp_path / "results.json", [{"question_id": 10, "answer": "red"}, {"question_id": 20, "answer": "x"}])
+    assert scored(capsys, "vqav2", said, truth)["scores"]["accuracy"] == 50
+    assert scored(capsys, "textvqa", said, truth)["scores"]["accuracy"] == 50
+    asked = ["generate", "--task", "vqav2", "--model", str(tmp_path), "--gt-path", str(truth)]
+    assert run([*asked, "--output-path", str(tmp_path / "a.jsonl")]) == 1
+    assert "v2_OpenEnded_mscoco_val2014_questions.json: there is no such file" in capsys.readouterr().err
+
+    asked = [{"question_id": 5, "image_id": 262144, "question": "what?"}]
+    path = whole(tmp_path / "test_dev.json", {"data_subtype": "test-dev2015", "questions": asked})
+    (item,) = find_task("vqav2").read(path)
+    assert (item.id, item.question, item.images) == ("5", "what?", ("COCO_test2015_000000262144.jpg",))

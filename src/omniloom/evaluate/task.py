@@ -76,6 +76,9 @@ Shown = str | Cell | Inline | Stored
 
 _LONGEST_NAME = 1000
 
+LACKING = "lacking"
+"""The fact of an item that tells why it can be scored but not asked."""
+
 
 def image_name(value: Any) -> Shown:
     """What a row says of an image: its name, a cell of the row's table, or its content."""

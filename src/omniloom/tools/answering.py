@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from omniloom.errors import ConfigError
+from omniloom.evaluate.task import LACKING
 from omniloom.parallel.job import job
 
 if TYPE_CHECKING:
@@ -136,6 +138,9 @@ def make_answers(
         partition: which part to answer.
         partitions: of so many.
     """
+    lacking = next((item.facts[LACKING] for item in items if LACKING in item.facts), None)
+    if lacking is not None:
+        raise ConfigError(f"{lacking}; the questions are expected there. Answers of others can be scored without.")
     from omniloom.evaluate.answering import AnsweringConfig, answer_items  # noqa: PLC0415 - torch takes a while
     from omniloom.evaluate.model_fingerprint import model_fingerprint  # noqa: PLC0415
     from omniloom.evaluate.pictures import has_videos  # noqa: PLC0415

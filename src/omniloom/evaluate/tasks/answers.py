@@ -14,6 +14,7 @@ from omniloom.evaluate.scores.choices import Fallback, leading_letter, mmmu_choi
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
 from omniloom.evaluate.scores.vqa import capped_accuracy, exact_match, normalise_answer, vqa_accuracy
 from omniloom.evaluate.task import (
+    LACKING,
     SINGLE_WORD,
     SINGLE_WORD_OR_NUMBER,
     Item,
@@ -58,30 +59,36 @@ def _item(row: Row, number: int, path: Path, facts: Sequence[str], ids: Sequence
 
 
 def read_vqav2(path: Path) -> list[Item]:
-    """VQA v2's annotations beside its questions, or one file of rows that have both.
+    """VQA v2's annotations beside its questions, its questions alone, or one file of rows that have both.
 
-    ``v2_mscoco_val2014_annotations.json`` wants ``v2_OpenEnded_mscoco_val2014_questions.json`` in the same folder, and
-    OK-VQA's ``mscoco_val2014_annotations.json`` the questions of that name. Images are COCO's files.
+    ``v2_mscoco_val2014_annotations.json`` has its questions in ``v2_OpenEnded_mscoco_val2014_questions.json`` in the
+    same folder, and OK-VQA's ``mscoco_val2014_annotations.json`` those of that name; without them answers can be scored,
+    but no model asked. Images are COCO's files.
     """
-    loaded = read_json(path) if path.suffix == ".json" else None
-    if not isinstance(loaded, dict) or "annotations" not in loaded:
+    loaded = read_json(path) if suffix_of(path) == ".json" else None
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("annotations", loaded.get("questions")), list):
         return read_questions("question_type", "answer_type")(path)
+    part = str(loaded.get("data_subtype") or "").removesuffix("-dev2015") or None
+    part = "test2015" if part == "test" else part
+    if "annotations" not in loaded:
+        return [_vqa_item(row, row, part, {}) for row in loaded["questions"]]
     name = path.name.replace("annotations", "questions")
     beside = [path.with_name(one) for one in (name, f"OpenEnded_{name}", name.replace("v2_", "v2_OpenEnded_"))]
-    questions = {row["question_id"]: row for row in read_rows(next((p for p in beside if p.is_file()), beside[-1]))}
-    items = []
-    for row in loaded["annotations"]:
-        asked = questions.get(row["question_id"], {})
-        items.append(
-            Item(
-                id=str(row["question_id"]),
-                question=str(asked.get("question", "")),
-                answers=texts(row["answers"]),
-                images=(_coco_file(asked.get("image_id", row.get("image_id", "")), loaded.get("data_subtype")),),
-                facts={key: row[key] for key in ("question_type", "answer_type") if key in row},
-            )
-        )
-    return items
+    there = next((file for file in beside if file.is_file()), None)
+    questions = {row["question_id"]: row for row in read_rows(there)} if there is not None else {}
+    lacking = {} if there is not None else {LACKING: f"{beside[-1]}: there is no such file"}
+    return [_vqa_item(row, questions.get(row["question_id"], {}), part, lacking) for row in loaded["annotations"]]
+
+
+def _vqa_item(row: Row, asked: Row, part: str | None, lacking: dict[str, str]) -> Item:
+    image = asked.get("image_id", row.get("image_id", ""))
+    return Item(
+        id=str(row["question_id"]),
+        question=str(asked.get("question", "")),
+        answers=texts(row.get("answers", ())),
+        images=(_coco_file(image, part),),
+        facts={key: row[key] for key in ("question_type", "answer_type") if key in row} | lacking,
+    )
 
 
 def _coco_file(image: Any, part: Any) -> str:
@@ -258,7 +265,7 @@ TEXTVQA = Task(
     name="textvqa",
     title="TextVQA (Singh et al. 2019)",
     metric="VQA accuracy, M4C's rule, percent",
-    read=read_questions(),
+    read=read_vqav2,
     prompt=SINGLE_WORD_OR_NUMBER,
     score=mean_score(_text_vqa),
     variants=("published", "megatron"),
