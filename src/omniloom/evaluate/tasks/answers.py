@@ -62,8 +62,8 @@ def read_vqav2(path: Path) -> list[Item]:
     """VQA v2's annotations beside its questions, its questions alone, or one file of rows that have both.
 
     ``v2_mscoco_val2014_annotations.json`` has its questions in ``v2_OpenEnded_mscoco_val2014_questions.json`` in the
-    same folder, and OK-VQA's ``mscoco_val2014_annotations.json`` those of that name; without them answers can be scored,
-    but no model asked. Images are COCO's files.
+    same folder, and OK-VQA's ``mscoco_val2014_annotations.json`` those of that name; without them answers can be
+    scored, but no model asked. Images are COCO's files.
     """
     loaded = read_json(path) if suffix_of(path) == ".json" else None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("annotations", loaded.get("questions")), list):
