@@ -316,3 +316,31 @@ def test_vqa_annotations_without_questions_and_questions_without_annotations(
     path = whole(tmp_path / "test_dev.json", {"data_subtype": "test-dev2015", "questions": asked})
     (item,) = find_task("vqav2").read(path)
     assert (item.id, item.question, item.images) == ("5", "what?", ("COCO_test2015_000000262144.jpg",))
+
+
+def test_karpathys_own_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """``dataset_coco.json`` and ``dataset_flickr30k.json``: all splits under ``images``."""
+
+    def image(name: str, split: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"filename": name, "split": split, "sentences": [{"raw": text, "tokens": text.split()}], **more}
+
+    flickr = [
+        image("1000092795.jpg", "test", "Two men."),
+        image("5.jpg", "train", "x"),
+        image("7.jpg", "test", "A dog"),
+    ]
+    truth = whole(tmp_path / "dataset_flickr30k.json", {"dataset": "flickr30k", "images": flickr})
+    for number, form in enumerate(
+        (
+            [{"image_id": 1000092795, "caption": "two men"}, {"image_id": 7, "caption": "a dog"}],
+            {"1000092795.jpg": "two men", "7.jpg": "a dog"},
+        )
+    ):
+        result = scored(capsys, "flickr30k", whole(tmp_path / f"{number}.json", form), truth)
+        assert (result["counts"]["expected"], result["scores"]["BLEU-1"]) == (2, pytest.approx(100))
+
+    name = "COCO_val2014_000000391895.jpg"
+    coco = [image(name, "test", "A man", cocoid=391895, filepath="val2014"), image("x.jpg", "restval", "y", cocoid=1)]
+    truth = whole(tmp_path / "dataset_coco.json", {"dataset": "coco", "images": coco})
+    (item,) = find_task("coco-captions").read(truth)
+    assert (item.id, item.images, item.answers) == ("391895", (f"val2014/{name}",), ("A man",))

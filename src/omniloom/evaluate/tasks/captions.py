@@ -22,8 +22,8 @@ def read(path: Path) -> list[Item]:
     """Images and their references.
 
     Both public forms: COCO's (``annotations`` of ``image_id`` and ``caption``, with or without ``images``) and
-    Karpathy's (a list of ``image`` or ``filename`` and ``caption`` or ``sentences``); or an object of lists of
-    captions by image.
+    Karpathy's (a list, or one under ``images``, of ``image`` or ``filename`` and ``caption`` or ``sentences``, of which
+    the split ``test`` counts); or an object of lists of captions by image.
     """
     loaded = read_json(path) if path.suffix == ".json" else None
     if isinstance(loaded, dict) and "annotations" in loaded:
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Item]:
         if len(by_image) == len(loaded):
             return [Item(id=name, images=(name,), answers=several) for name, several in by_image.items()]
     items = []
-    for row in loaded.get("images", read_rows(path)) if isinstance(loaded, dict) else read_rows(path):
+    for row in loaded["images"] if isinstance(loaded, dict) and "images" in loaded else read_rows(path):
         if row.get("split", "test") != "test":
             continue
         name = image_name(wanted(row, "image", "filename", "image_id", "index", where=path))
