@@ -189,7 +189,7 @@ def test_from_a_published_file_to_two_steps(
     assert run(["convert", *words, "--images", str(tmp_path / "images"), "--out", str(out), "--no-progress"]) == 0
     assert run(["lint", str(out)]) == 0
     capsys.readouterr()
-    seen = ["--template", "vicuna_v1", "--tile-pixels", "56", "--max-tokens", "512", "--json"]
+    seen = ["--tokenizer", "bytes", "--template", "vicuna_v1", "--tile-pixels", "56", "--max-tokens", "512", "--json"]
     assert run(["inspect", str(out), *seen]) == 0
     told = capsys.readouterr().out
     samples = [json.loads(line) for line in told.splitlines() if line.startswith("{")]

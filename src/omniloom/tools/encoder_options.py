@@ -24,11 +24,14 @@ from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer, open_tokenizer
 
 OWN_TEMPLATE = "model"
+_BYTES = "bytes"
 _TAG_NAMES = [name or "none" for name in IMAGE_TAGS]
 
 _OPTIONS = (
     click.option(
-        "--tokenizer", type=click.Path(path_type=Path), help="Model folder, or tokenizer file.  [default: bytes]"
+        "--tokenizer",
+        type=click.Path(path_type=Path),
+        help=f"Model folder, or tokenizer file, or `{_BYTES}`: each byte a token.  [default: {_BYTES}]",
     ),
     click.option("--special-token", "special_tokens", multiple=True, help="A special token more, such as <box>."),
     click.option(
@@ -142,7 +145,7 @@ def encoder_of(
 def _tokenizer_and_template(
     path: Path | None, name: str, image_tags: str, image_token: str | None, special_tokens: Sequence[str]
 ) -> tuple[Any, ChatTemplate | JinjaTemplate]:
-    if path is not None:
+    if path is not None and str(path) != _BYTES:
         opened = open_tokenizer(path)
         if special_tokens:
             if not isinstance(opened, HuggingFaceTokenizer):
