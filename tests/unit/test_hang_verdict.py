@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from omniloom.errors import ConfigError
-from omniloom.train.hang_watch import HangConfig, Stand, read_stands, verdict
+from omniloom.train.hang_watch import HangConfig, HangWatch, Stand, read_stands, verdict
 
 FOLDER = Path("runs/a/hang")
 
@@ -48,6 +49,30 @@ def test_records_of_another_time_do_not_count(tmp_path: Path) -> None:
         (tmp_path / f"rank-{rank:05d}.json").write_text(json.dumps(asdict(stand(rank, told_at=told_at))))
     (tmp_path / "rank-00002.json").write_text('{"rank": 2')
     assert read_stands(tmp_path, newer_than=900.0) == [stand(0)]
+
+
+def test_a_rank_that_goes_on_takes_back_what_it_told(tmp_path: Path) -> None:
+    """Else a record of a slow step would speak for a rank that stops in the next one."""
+    watch, record = (
+        HangWatch(HangConfig(after_seconds=0.05), tmp_path, rank=0, ranks=2),
+        tmp_path / "hang/rank-00000.json",
+    )
+
+    def wait_until(there: bool) -> None:
+        deadline = time.monotonic() + 10
+        while record.exists() is not there:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    watch.waiting()
+    wait_until(True)
+    deadline = time.monotonic() + 10
+    while record.exists():
+        assert time.monotonic() < deadline
+        watch.batch(None)
+        time.sleep(0.005)
+    wait_until(True)  # it has stopped again
+    watch.close()
 
 
 def test_a_limit_below_nothing() -> None:

@@ -122,12 +122,16 @@ class HangWatch(Hook):
 
     def _watch(self) -> None:
         limit, told = self._config.after_seconds, -1.0
+        record = _record_of(self._folder, self._rank)
         while not self._ended.wait(min(10.0, limit / 4)):
             since = self._since
+            if told >= 0 and since != told:  # it went on: a rank that stops later has told nothing
+                told = -1.0
+                record.unlink(missing_ok=True)
             if time.monotonic() - since < limit or since == told:
                 continue
             told = since
-            replace_file(_record_of(self._folder, self._rank), json.dumps(asdict(self._stand()), indent=1))
+            replace_file(record, json.dumps(asdict(self._stand()), indent=1))
             # Others began to wait a little later than this one, or earlier.
             if self._ended.wait(max(1.0, limit / 2)) or self._since != since:
                 continue
