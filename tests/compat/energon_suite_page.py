@@ -38,8 +38,8 @@ INTERNALS: dict[str, str] = {
     ),
     "test_metadataset.TestDataset.test_worker_sample_balance": _SHARES,
     "test_metadataset.TestDataset.test_save_restore_state_train": (
-        "all places are saved and restored; its end compares the tree of `config()`, which holds Energon's class and "
-        "function names, private ones too"
+        "all places are saved and restored; its end compares the tree of `config()`, with `pin_memory` (true here only "
+        "where it is asked for) and `slice_offsets`, the rows that a worker owns for ever"
     ),
     "test_metadataset_fewsamp.TestDataset.test_metadataset_few_samples_save_restore": _SHARES,
     "test_metadataset_fewsamp.TestDataset.test_too_few_samples": (

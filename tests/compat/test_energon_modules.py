@@ -14,6 +14,7 @@ from omniloom.energon.fork_hook import DataclassForkMixin, ForkMixin, WeakCallba
 from omniloom.energon.rng import SystemRng
 
 from omniloom import energon
+from omniloom.energon import wrappers as old_place
 
 
 def test_seeds_of_values_are_the_published_ones():
@@ -33,6 +34,11 @@ def test_what_is_deprecated_warns():
         warn_deprecated("old")
     with pytest.warns(FutureWarning, match="use new"):
         assert deprecated("use new")(lambda: 3)() == 3
+
+
+def test_the_old_place_of_skip_sample_warns():
+    with pytest.warns(FutureWarning, match="use megatron.energon.SkipSample"):
+        assert isinstance(old_place.SkipSample("why"), energon.SkipSample)
 
 
 def test_hooks_are_held_weakly_and_called_once():
