@@ -90,3 +90,7 @@ def test_scores_on_benchmarks_while_training(tmp_path: Path) -> None:
     chart = page.partition("Benchmarks while training")[2].partition("</figure>")[0]
     assert '<em class="mark0">textvqa</em>' in chart
     assert chart.count("<circle") == 3
+    assert "MFU" not in page
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(step | {"mfu": 0.4}) + "\n" for step in steps))
+    chart = report_page([read_run(tmp_path)]).partition("<b>MFU</b>")[2].partition("</figure>")[0]
+    assert "step 3\nx: 40" in chart.replace(read_run(tmp_path).name, "x")

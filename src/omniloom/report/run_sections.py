@@ -93,15 +93,18 @@ def duration(seconds: float) -> str:
 
 def charts(runs: Sequence[RunRecord]) -> str:
     """All curves, with a legend."""
-    drawn = "".join(
-        line_chart(
-            [curve for index, run in enumerate(runs) for curve in chart.curves(run, index)],
-            title=chart.title, x_name=chart.x_name, y_name=chart.y_name, note=chart.note, log=chart.log,
-        )
-        for chart in _CHARTS
-    )  # fmt: skip
+    drawn = "".join(_drawn(chart, runs) for chart in _CHARTS)
     drawn += "".join(map(data_set_charts, runs)) + "".join(map(_benchmark_chart, runs))
     return f'{legend(runs)}<div class="grid2">{drawn}</div>{"".join(map(data_set_table, runs))}'
+
+
+def _drawn(chart: _Chart, runs: Sequence[RunRecord]) -> str:
+    curves = [curve for index, run in enumerate(runs) for curve in chart.curves(run, index)]
+    if chart.where_told and not any(curve.points for curve in curves):
+        return ""
+    return line_chart(
+        curves, title=chart.title, x_name=chart.x_name, y_name=chart.y_name, note=chart.note, log=chart.log
+    )
 
 
 def _benchmark_chart(run: RunRecord) -> str:
@@ -215,7 +218,10 @@ def _plain(run: RunRecord, colour: int, points: Points) -> list[Curve]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chart:
-    """One chart of the page; ``curves`` are those of a run with its colour."""
+    """One chart of the page; ``curves`` are those of a run with its colour.
+
+    With ``where_told`` it is left out where no run has a point of it, as where the peak of a device is not known.
+    """
 
     title: str
     y_name: str
@@ -223,6 +229,7 @@ class _Chart:
     note: str = ""
     x_name: str = "step"
     log: bool = False
+    where_told: bool = False
 
 
 _CHARTS = (
@@ -251,6 +258,11 @@ _CHARTS = (
     _Chart(
         title="Images a second", y_name="images / s", note="of one rank; each tile counts",
         curves=lambda run, colour: _smooth(run.name, colour, over_steps(run, "images_per_second")),
+    ),
+    _Chart(
+        title="MFU", y_name="% of the peak", note="what the model asks for, of what the device could do",
+        where_told=True,
+        curves=lambda run, colour: _smooth(run.name, colour, [(x, 100 * y) for x, y in over_steps(run, "mfu")]),
     ),
     _Chart(
         title="Waiting for data", y_name="% of the step", note="near zero: the data keeps up",
