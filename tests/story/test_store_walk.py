@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,42 @@ def test_training_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
     _told(capsys, "ask", "run", f"{BUCKET}/talks/1.png", "Which?")
     _told(capsys, "weights", "convert", "run", f"{BUCKET}/weights")
     _told(capsys, "weights", "show", f"{BUCKET}/weights")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("talks")
+def test_secrets_of_urls_are_kept_nowhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in what is printed or logged, in pages, runs, checkpoints, states, the cache, or anything in the store."""
+    caplog.set_level(logging.DEBUG, logger="omniloom")
+    secret = "?secret_access_key=sesame-opens&access_key_id=sesame-too&region=us-east-1"
+    place, told = f"{BUCKET}/kept{secret}", []
+    words = ("convert", "llava", f"{BUCKET}/talks/talks.json{secret}", "--images", f"{BUCKET}/talks{secret}")
+    told.append(_told(capsys, *words, "--out", place, "--max-count", "5", "--no-progress"))
+    options = ("--non-interactive", "--split-ratio", "1,0,0", "--sample-type", "CrudeWebdataset", "--no-progress")
+    told.append(_told(capsys, "prepare", place, *options, "--meta-dir", "meta"))
+    told.append(_told(capsys, "prepare-media", place, "--media-metadata-by-extension", "--no-progress"))
+    told += [_told(capsys, "info", place), _told(capsys, "lint", place, "--quarantine", "bad.yaml")]
+    for command in ("preview", "inspect"):
+        told.append(_told(capsys, command, place, "--count", "1", "--html", f"{command}.html"))
+    upload(ROOT / "recipes", f"{BUCKET}/recipes")
+    settings = (f"data.train={place}", f"data.validation={place}", f"checkpoint.place={BUCKET}/secret-run{secret}",
+                f"model.config={BUCKET}/recipes/models/tiny.json{secret}", "loop.steps=2", "checkpoint.every_steps=2",
+                "folder=run", "evaluation={}")  # fmt: skip
+    train = ["train", f"{BUCKET}/recipes/tiny/pretrain.yaml{secret}"]
+    told.append(_told(capsys, *train, *(word for one in settings for word in ("--set", one))))
+    told.append(_told(capsys, "report", "run", "--out", "report.html"))
+    told.append(_told(capsys, "state", "show", f"{BUCKET}/secret-run/step-00000002/loader{secret}"))
+    told += [_told(capsys, "info", f"{BUCKET}/none{secret}", code=1), caplog.text]
+    assert "sesame" not in "".join(told).replace("GET /", "")
+    written = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    written |= remote_files(BUCKET)
+    assert len(written) > 50
+    held = [name for name, data in written.items() if b"sesame" in data]
+    assert held == []
+    told = _told(capsys, "lint", "meta", "--parallel", "1")  # by the credentials of the environment
+    assert "no faults found" in told
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from omniloom.errors import StorageError
 from omniloom.storage.open import open_store
 from omniloom.storage.store import Store
+from omniloom.storage.urls import without_secrets
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,20 @@ def test_s3(s3_store: Store) -> None:
 def test_unknown_schemes_are_refused_and_not_taken_for_paths() -> None:
     with pytest.raises(StorageError, match="no store for 'ftpx://'"):
         open_store("ftpx://host/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        (
+            "s3://b/k?secret_access_key=x&region=eu-west-1&endpoint=https://h",
+            "s3://b/k?region=eu-west-1&endpoint=https://h",
+        ),
+        ("s3://b/k?session_token=x", "s3://b/k"),
+        ("https://me:pass@host/x?sig=1", "https://host/x"),
+        ("s3://b/k", "s3://b/k"),
+        ("/a/plain?key=path", "/a/plain?key=path"),
+    ],
+)
+def test_what_is_kept_of_a_url_holds_no_secret(url: str, kept: str) -> None:
+    assert without_secrets(url) == kept

@@ -134,3 +134,12 @@ def redacted(text: str) -> str:
         shown = [(name, HIDDEN if _SECRET_NAME.fullmatch(name) else value) for name, value in query.items()]
         return f"{bare}?{urlencode(shown, safe='*/:')}"
     return _SECRET_VALUE.sub(lambda found: f"{found['name']}{HIDDEN}", text)
+
+
+def without_secrets(url: str) -> str:
+    """A URL that can be kept: what is secret in it is left out, so that whoever reads it looks for it anew."""
+    if not is_url(url):
+        return url
+    bare, query = split_query(_USER.sub("", url))
+    kept = {name: value for name, value in query.items() if not _SECRET_NAME.fullmatch(name)}
+    return f"{bare}?{urlencode(kept, safe='*/:')}" if kept else bare

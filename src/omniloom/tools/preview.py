@@ -20,7 +20,7 @@ from omniloom.data.index.source_kind import Source, other_source
 from omniloom.data.row_cook import ColumnCook, FieldCook
 from omniloom.data.source_tools import open_leaf
 from omniloom.storage.files import replace_file
-from omniloom.storage.urls import name_of
+from omniloom.storage.urls import name_of, redacted
 from omniloom.tools.other_sources import NAMES
 from omniloom.tools.place_type import PLACE
 from omniloom.tools.preview_page import page
@@ -94,7 +94,7 @@ def _open(dataset: str, split_part: str, split_config: str, config_name: str) ->
     index = open_dataset(dataset, split_part=split_part, split_config=split_config)
     declared = _declared(dataset, config_name)
     facts = [
-        ("data set", str(index.root)),
+        ("data set", redacted(str(index.root))),
         ("sample type", declared.type_name),
         ("split part", index.split_part),
         ("samples", f"{index.samples:,}"),
@@ -107,7 +107,7 @@ def _open(dataset: str, split_part: str, split_config: str, config_name: str) ->
 def _open_other(source: Source, split_part: str, split_config: str, config_name: str) -> _Shown:
     leaf = open_leaf(source, split_part, split_config=split_config, config_name=config_name)
     facts = [
-        ("data set", source.path),
+        ("data set", redacted(source.path)),
         ("kind", NAMES[source.kind]),
         ("split part", split_part),
         ("samples", f"{len(leaf.rows):,}"),

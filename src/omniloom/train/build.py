@@ -10,7 +10,6 @@ import torch
 import yaml
 from torch import distributed
 
-from omniloom.config.reading import to_plain
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.loader import Loader
 from omniloom.data.open import get_savable_loader
@@ -33,7 +32,7 @@ from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import dropout_of, freeze, lora_of
-from omniloom.train.recipe import Recipe
+from omniloom.train.recipe import Recipe, kept_form
 from omniloom.train.taken_ahead import taken_ahead
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
@@ -71,7 +70,7 @@ def build(recipe: Recipe) -> Run:
         hooks.append(KeptFeatures(model, Path(recipe.features)))
 
     if not distributed.is_initialized() or distributed.get_rank() == 0:
-        replace_file(folder / RECIPE_FILE, yaml.safe_dump(to_plain(recipe), sort_keys=False))
+        replace_file(folder / RECIPE_FILE, yaml.safe_dump(kept_form(recipe), sort_keys=False))
     return Run(
         model=model,
         optimizer=make_optimizer(model, recipe.parts, recipe.optimizer),
@@ -86,7 +85,7 @@ def build(recipe: Recipe) -> Run:
         pipeline=pipeline_of(model),
         left_out=left_out.write,
         after_step=after_each_step(hooks),
-        facts={"recipe": to_plain(recipe)},
+        facts={"recipe": kept_form(recipe)},
         data_sets=_data_sets(loader, group=ranks.everyone, device=device),
     )
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import yaml
 
-from omniloom.config.reading import read_dataclass, set_value
+from omniloom.config.reading import read_dataclass, set_value, to_plain
 from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.errors import ConfigError
 from omniloom.parallel.plan import ParallelConfig
 from omniloom.storage.node_copy import kept_copy
-from omniloom.storage.urls import is_url, redacted
+from omniloom.storage.urls import is_url, redacted, without_secrets
 from omniloom.train.checkpoint import CheckpointConfig
 from omniloom.train.data import DataConfig
 from omniloom.train.hang_watch import HangConfig
@@ -107,6 +107,20 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
                 "checkpoints of a run may lie in a store: checkpoint: {place: URL}."
             )
     return recipe if workspace is None else _in_workspace(recipe, workspace)
+
+
+def kept_form(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as mappings, lists, strings and numbers, as runs and checkpoints keep it: without secrets of URLs."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: clean(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [clean(inner) for inner in value]
+        return without_secrets(value) if isinstance(value, str) else value
+
+    kept: dict[str, Any] = clean(to_plain(recipe))
+    return kept
 
 
 def _in_workspace(recipe: Recipe, workspace: Path) -> Recipe:

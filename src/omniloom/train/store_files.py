@@ -24,15 +24,23 @@ _COPIED_AHEAD_BYTES = 64 << 20
 
 
 class StoreFiles(FileSystemBase):
-    """What torch asks of a file system, answered by a store."""
+    """What torch asks of a file system, answered by a store.
+
+    torch notes and logs the names that it is given, so they are URLs without a query, which may hold secrets.
+    """
 
     def __init__(self, url: str) -> None:
         self._store: Store = open_store(url)
+        self._query = "".join(url.partition("?")[1:])
+
+    def at(self, path: str | os.PathLike[str]) -> str:
+        """The URL of a name, as the store is asked."""
+        return f"{os.fspath(path)}{self._query}"
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[io.IOBase]:
         """A file to be written, or the name of one to be read."""
-        url = os.fspath(path)
+        url = self.at(path)
         if mode == "rb":
             yield _Named(url)
             return
@@ -45,8 +53,8 @@ class StoreFiles(FileSystemBase):
 
     def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
         """Copy and remove; torch does so with its small list of contents alone."""
-        self._store.write(os.fspath(new_path), self._store.read(os.fspath(path)))
-        self._store.delete(os.fspath(path))
+        self._store.write(self.at(new_path), self._store.read(self.at(path)))
+        self._store.delete(self.at(path))
 
     def init_path(self, path: str | os.PathLike[str]) -> str:
         """The URL."""
@@ -62,11 +70,11 @@ class StoreFiles(FileSystemBase):
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether there is such a file."""
-        return self._store.exists(os.fspath(path))
+        return self._store.exists(self.at(path))
 
     def rm_file(self, path: str | os.PathLike[str]) -> None:
         """Remove a file."""
-        self._store.delete(os.fspath(path))
+        self._store.delete(self.at(path))
 
 
 class StoreWriter(FileSystemWriter):
@@ -77,9 +85,10 @@ class StoreWriter(FileSystemWriter):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, sync_files=False, per_thread_copy_ahead=_COPIED_AHEAD_BYTES)
+        name = url.partition("?")[0]
+        super().__init__(name, sync_files=False, per_thread_copy_ahead=_COPIED_AHEAD_BYTES)
         self.fs = cast(Any, StoreFiles(url))
-        self.path = self.fs.init_path(url)
+        self.path = self.fs.init_path(name)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
@@ -95,14 +104,16 @@ class SoundStoreReader(SoundReader):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.fs = cast(Any, StoreFiles(url))
-        self.path = self.fs.init_path(url)
+        name = url.partition("?")[0]
+        super().__init__(name)
+        self._files = StoreFiles(url)
+        self.fs = cast(Any, self._files)
+        self.path = self._files.init_path(name)
         self._store = open_store(url)
 
     def metadata_bytes(self) -> bytes:
         """Content of the list of contents."""
-        return self._store.read(join_url(str(self.path), METADATA))
+        return self._store.read(self._files.at(join_url(str(self.path), METADATA)))
 
     def _slice_file(self, file: Any, sinfo: _StorageInfo) -> IO[bytes]:
         """One entry, fetched as one range."""

@@ -17,7 +17,7 @@ from omniloom.data.shards.tar_index import ENTRY_BYTES, tar_index_path
 from omniloom.errors import DatasetError
 from omniloom.storage.node_copy import StoredFile
 from omniloom.storage.open import is_local, local_path, open_store
-from omniloom.storage.urls import is_url, join_url
+from omniloom.storage.urls import is_url, join_url, without_secrets
 
 
 class DatasetPlace(NamedTuple):
@@ -107,5 +107,5 @@ def has_database(root: str | os.PathLike[str]) -> bool:
 
 
 def encode_place(shards: str) -> str:
-    """Content of ``place.json``."""
-    return json.dumps({"shards": shards}, indent=2)
+    """Content of ``place.json``; secrets of a URL are not kept."""
+    return json.dumps({"shards": without_secrets(shards)}, indent=2)
