@@ -26,7 +26,7 @@ from omniloom.evaluate import answering
 from omniloom.tools.main import run
 from omniloom.train import trained
 
-answer, opened = answering.answer_prompts, Path.open
+answer, opened = answering.agreed_answers, Path.open
 
 def slowly(*words, **more):
     time.sleep(0.05)
@@ -42,7 +42,7 @@ def in_pieces(self, mode="r", **more):
         file.write = halves
     return file
 
-answering.answer_prompts, Path.open = slowly, in_pieces
+answering.agreed_answers, Path.open = slowly, in_pieces
 for line in sys.stdin:
     child = os.fork()
     if not child:
