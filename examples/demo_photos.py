@@ -62,7 +62,7 @@ def main() -> None:
 
     title("Captions, and what they are worth")
     generate = f"omniloom generate --model runs/photos --task {TASK} --input-image-path {options.photos}"
-    words = "--max-new-tokens 20 --beams 5 --batch-size 50"
+    words = "--max-new-tokens 20 --beams 10 --batch-size 25"
     go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl {words}")
     write_shifted(folder / "answers.jsonl", folder / "data/shifted.jsonl", part)
     truth = "data/truth.json"
