@@ -82,15 +82,22 @@ def test_pope_by_its_own_program(part: str, capsys: pytest.CaptureFixture[str], 
 
 
 def test_pope_answered_by_llava(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """One file of running numbers for the three parts, whose labels are a folder."""
-    rows = [row for made in MADE["pope"].values() for row in made["rows"]]
-    said = [
-        {"question_id": n, "prompt": row["question"] + WORDS, "text": row["said"], "answer_id": "x", "model_id": "m"}
-        for n, row in enumerate(rows)
-    ]
-    result = scored(capsys, "pope", lines(tmp_path / "llava.jsonl", said), pope_labels(tmp_path / "coco"))
-    for part, made in MADE["pope"].items():
-        assert result["groups"]["category"][part] == pytest.approx(100 * made["official"]["F1 score"], abs=1e-9)
+    """One file of running numbers for the three parts, in any order of these; their labels are a folder."""
+    truth = pope_labels(tmp_path / "coco")
+    said: list[dict[str, Any]] = []
+    for parts in (("adversarial", "popular", "random"), ("random", "popular", "adversarial")):
+        rows = [row for part in parts for row in MADE["pope"][part]["rows"]]
+        said = [
+            {"question_id": n, "prompt": row["question"] + WORDS, "text": row["said"], "model_id": "m"}
+            for n, row in enumerate(rows)
+        ]
+        result = scored(capsys, "pope", lines(tmp_path / "llava.jsonl", said), truth)
+        for part, made in MADE["pope"].items():
+            assert result["groups"]["category"][part] == pytest.approx(100 * made["official"]["F1 score"], abs=1e-9)
+    # In another order nothing tells to which image an answer is, and none is taken for one.
+    answers = lines(tmp_path / "mixed.jsonl", said[::2] + said[1::2])
+    assert run(["evaluate", "pope", "--answers", str(answers), "--ground-truth", str(truth)]) == 1
+    assert "no answer is to one of the 450 items" in capsys.readouterr().err
 
 
 def test_scienceqa_answered_by_llava(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

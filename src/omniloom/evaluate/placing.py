@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import PurePosixPath
 
 from omniloom.errors import ConfigError
@@ -15,6 +15,7 @@ from omniloom.evaluate.task import Item
 
 _NUMBERED = re.compile(r"(?:^|_)0*(\d+)$")  # COCO_val2014_000000391895
 _ASKED = re.compile(r"^(?:question|q) ?: ", re.IGNORECASE)
+_FEW_PARTS = 3
 _KINDS = ("part", "task_type", "category", "type")
 
 
@@ -22,7 +23,9 @@ def placed(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
     """Answers under the ids of their items.
 
     Where no id is one of an item, as in files of LLaVA's scripts, whose ids are those of images, or in files without
-    ids, the question decides, with the image where the file names it, and the order where both come several times.
+    ids, the question decides, with the image where the file names it. A question that comes several times does so only
+    where all questions stand in the order of the items, or where the file says what is right. Other answers stay as
+    they are, and are to no item.
 
     Raises:
         ConfigError: what a log says is right is not what the item there says: it has another order.
@@ -33,9 +36,21 @@ def placed(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
         return answers
     names = set().union(*map(_names_of, items))
     by_image = all(not names.isdisjoint(_shown(answer)) for answer in answers)
-    if not by_image and len(items) == len(answers) and all(map(_fits, items, answers)):
-        return [replace(answer, id=item.id) for item, answer in zip(items, answers, strict=True)]
+    for order in [] if by_image or len(items) != len(answers) else _orders(items):
+        if all(map(_fits, order, answers)):
+            return [replace(answer, id=item.id) for item, answer in zip(order, answers, strict=True)]
     return list(_by_question(items, answers, by_image=by_image))
+
+
+def _orders(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The order of the items, and those with their few parts in another order: POPE's three go in any."""
+    yield items
+    parts: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        parts[str(item.facts.get("category"))].append(item)
+    if 1 < len(parts) <= _FEW_PARTS:
+        for chosen in permutations(parts.values()):
+            yield list(chain.from_iterable(chosen))
 
 
 def _at_place(items: Sequence[Item], answer: Answer, position: int) -> Answer:
@@ -84,8 +99,10 @@ def _by_question(items: Sequence[Item], answers: Sequence[Answer], *, by_image: 
         fitting = [item for item in several if not asked or _plain(item.question) in asked]
         # Another question may be a part of the one that was asked.
         longest = max((len(item.question) for item in fitting), default=0)
-        fitting = [item for item in fitting if len(item.question) == longest]
-        found = next((item.id for item in fitting if item.id not in used and _same_kind(item, answer)), None)
+        fitting = [item for item in fitting if len(item.question) == longest and _same_kind(item, answer)]
+        if not by_image and len(fitting) > 1:
+            fitting = [item for item in fitting if answer.target and _agrees(item, answer.target)]
+        found = next((item.id for item in fitting if item.id not in used), None)
         if found is not None:
             used.add(found)
         yield answer if found is None else replace(answer, id=found)
