@@ -94,6 +94,8 @@ def test_pope_answered_by_llava(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         result = scored(capsys, "pope", lines(tmp_path / "llava.jsonl", said), truth)
         for part, made in MADE["pope"].items():
             assert result["groups"]["category"][part] == pytest.approx(100 * made["official"]["F1 score"], abs=1e-9)
+        each = [made["official"]["F1 score"] for made in MADE["pope"].values()]
+        assert result["scores"]["mean F1 of parts"] == pytest.approx(100 * sum(each) / 3)
     # In another order nothing tells to which image an answer is, and none is taken for one.
     answers = lines(tmp_path / "mixed.jsonl", said[::2] + said[1::2])
     assert run(["evaluate", "pope", "--answers", str(answers), "--ground-truth", str(truth)]) == 1

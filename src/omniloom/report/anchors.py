@@ -93,8 +93,8 @@ ANCHORS = (
     ),
     Anchor(
         "pope", "POPE, mean of its three parts", _LLAVA_7B, 85.9,
-        "the rule: F1 of yes",
-        "it is the mean of the random, popular and adversarial questions; a score of one part is not",
+        "the rule: F1 of yes, the mean of the three parts",
+        "F1 of all questions together, which is the first score here, is another number; so is that of one part",
     ),
     Anchor(
         "scienceqa", "ScienceQA, test, questions with an image", _LLAVA_7B, 66.8,

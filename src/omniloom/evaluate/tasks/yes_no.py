@@ -11,7 +11,7 @@ from omniloom.evaluate.answer import Answer
 from omniloom.evaluate.reading import SHEETS, read_rows, suffix_of, text_of, wanted
 from omniloom.evaluate.scores.binary import binary_scores, mme_answer, mme_score, pope_answer
 from omniloom.evaluate.tables import parquet_files
-from omniloom.evaluate.task import Item, Scores, Task, image_name, question_with
+from omniloom.evaluate.task import Item, Scores, Task, image_name, mean, question_with
 
 _MME_COLUMNS = 3
 _MME_COGNITION = frozenset(("commonsense_reasoning", "numerical_calculation", "text_translation", "code_reasoning"))
@@ -126,7 +126,9 @@ def score_pope(items: Sequence[Item], answers: Sequence[str], variant: str) -> S
         for kind in sorted(kinds)
     }
     groups = {"category": parts} if parts else {}
-    return Scores(metrics={name: 100 * value for name, value in metrics.items()}, items=worth, groups=groups)
+    told = {name: 100 * value for name, value in metrics.items()}
+    told |= {"mean F1 of parts": mean(list(parts.values()))} if parts else {}  # what LLaVA-1.5's table has
+    return Scores(metrics=told, items=worth, groups=groups)
 
 
 def _is(item: Item, category: str) -> bool:
