@@ -1,7 +1,7 @@
 """Answers in the forms in which other programs leave them, scored as those programs score them.
 
-`tests/golden/scores/public_programs.json` has made answers, and what LLaVA's, MME's, MotionBench's and PhysGame's own
-programs make of them.
+`tests/golden/scores/public_programs.json` has made answers, and what the programs of LLaVA, MME, OCRBench, MotionBench,
+PhysGame and InternVL make of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from omniloom.evaluate.scores.matching import relaxed_accuracy
 from omniloom.evaluate.tasks import find_task
 from omniloom.tools.main import run
 
@@ -353,3 +354,19 @@ def test_karpathys_own_files(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     truth = whole(tmp_path / "dataset_coco.json", {"dataset": "coco", "images": coco})
     (item,) = find_task("coco-captions").read(truth)
     assert (item.id, item.images, item.answers) == ("391895", (f"val2014/{name}",), ("A man",))
+
+
+def test_chartqa_and_ocrbench_as_their_programs_score_them(tmp_path: Path) -> None:
+    """ChartQA's rule in InternVL's copy of it; OCRBench's own program, where one or several texts are right."""
+    wrong = [
+        (target, said)
+        for target, said, right in MADE["chartqa"]
+        if bool(relaxed_accuracy(said, target)) != right  # its copy would tell blanks around a text apart
+    ]
+    assert wrong == []
+    rows = MADE["ocrbench"]
+    asked = [{**row, "question": f"{n}?", "image_path": f"{n}.png", "id": n % 9} for n, row in enumerate(rows)]
+    path, items = whole(tmp_path / "LLaVA.json", asked), tmp_path / "items.jsonl"
+    said = ["--answers", str(path), "--ground-truth", str(path), "--items", str(items)]
+    assert run(["evaluate", "ocrbench", *said]) == 0
+    assert [json.loads(line)["score"] for line in items.read_text().splitlines()] == [row["right"] for row in rows]
