@@ -178,6 +178,8 @@ def test_secrets_of_urls_are_kept_nowhere(
     [
         (("report", "s3://walk/none", "--out", "page.html"), 2, "s3://walk/none: there is nothing"),
         (("mount", "s3://walk/set", "."), 2, "lies in a store"),
+        (("lint", "s3://walk/mix.yaml"), 1, "is a mix"),
+        (("preview", "s3://walk/mix.yaml"), 1, "is a mix"),
         (("fetch", "karpathy", "--out", "s3://walk/x"), 2, "lies in a store"),
         (("train", "recipes/tiny/pretrain.yaml", "--workspace", "s3://walk/x"), 2, "lies in a store"),
         (("train", "recipes/tiny/pretrain.yaml", "--set", "folder=s3://walk/x"), 1, "checkpoint: {place: URL}"),

@@ -20,8 +20,10 @@ from omniloom.data.index.shard_share import ALL_SHARDS, parse_shard_range
 from omniloom.data.index.source_kind import other_source
 from omniloom.data.media.decoder import IMAGE_SPECS, SampleDecoder
 from omniloom.data.media.image_options import MAX_PIXELS, ImageOptions
+from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.source_tools import lint_source
-from omniloom.errors import OmniloomError
+from omniloom.errors import ConfigError, OmniloomError
+from omniloom.storage.urls import redacted
 from omniloom.tools.place_type import PLACE
 from omniloom.tools.progress_bar import Display, progress_bar
 
@@ -99,6 +101,8 @@ def command(
     share = ALL_SHARDS if shard_range is None else parse_shard_range(shard_range)
     try:
         parts = [part.strip() for part in split_parts.split(",")] if split_parts else None
+        if is_metadataset(dataset):
+            raise ConfigError(f"{redacted(dataset)}: is a mix. Check the data sets that `omniloom info` lists of it.")
         source = other_source(dataset, config_name=dataset_config)
         with progress_bar("Checking", shown=not as_json) as display:
             how: dict[str, Any] = {

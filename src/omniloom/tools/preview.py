@@ -17,8 +17,10 @@ from omniloom.data.index.layout import DATASET_YAML, meta_path
 from omniloom.data.index.place import absolute_root
 from omniloom.data.index.sample_types import CRUDE_TYPE
 from omniloom.data.index.source_kind import Source, other_source
+from omniloom.data.mix.paths import is_metadataset
 from omniloom.data.row_cook import ColumnCook, FieldCook
 from omniloom.data.source_tools import open_leaf
+from omniloom.errors import ConfigError
 from omniloom.storage.files import replace_file
 from omniloom.storage.urls import name_of, redacted
 from omniloom.tools.other_sources import NAMES
@@ -88,6 +90,8 @@ class _Shown(NamedTuple):
 
 
 def _open(dataset: str, split_part: str, split_config: str, config_name: str) -> _Shown:
+    if is_metadataset(dataset):
+        raise ConfigError(f"{redacted(dataset)}: is a mix: `omniloom inspect` shows it, `omniloom info` its data sets.")
     source = other_source(dataset, config_name=config_name)
     if source is not None:
         return _open_other(source, split_part, split_config, config_name)
