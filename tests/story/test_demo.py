@@ -36,6 +36,7 @@ def test_small_demo(tmp_path: Path) -> None:
     assert majority < question_only
     page = (tmp_path / "run/report.html").read_text()
     assert "easy-VQA" in page
+    assert "Benchmarks while training, sft" in page
     assert done.stdout.rstrip().endswith(f"Open {tmp_path / 'run/report.html'}")
 
 
