@@ -93,6 +93,10 @@ def test_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert "no faults found" in _told(capsys, "lint", where, "--parallel", "1")
         _told(capsys, "preview", where, "--count", "1")
     _told(capsys, "prepare", f"{BUCKET}/mix.yaml")
+    tiles = ("--layout", "tiles", "--max-tiles", "4", "--tile-pixels", "28", "--max-tokens", "600", "--no-progress")
+    for kind, more in (("packs", ("--pack-tokens", "1200")), ("grids", ())):
+        _told(capsys, "convert", kind, place, *tiles, *more, "--out", f"{BUCKET}/{kind}")
+        assert "no faults found" in _told(capsys, "lint", f"{BUCKET}/{kind}", "--parallel", "1")
     for share in ("0/2", "1/2"):
         _told(capsys, "prepare-media", place, "--media-metadata-by-extension", "--shard-range", share)
     assert "of 12 media" in _told(capsys, "prepare-media", place, "--media-metadata-by-extension", "--no-progress")

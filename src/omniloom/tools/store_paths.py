@@ -23,7 +23,7 @@ WRITTEN = frozenset((
 """Arguments that say where something is written, by name, or by command and name."""
 
 LOCAL = frozenset((
-    "fetch out", "grids dataset", "mountpoint", "mount path", "packs dataset", "tmp_path", "workspace",
+    "fetch out", "mountpoint", "mount path", "tmp_path", "workspace",
 ))  # fmt: skip
 """Arguments that have to lie on this machine."""
 

@@ -22,6 +22,7 @@ from omniloom.data.open import get_val_dataset
 from omniloom.data.pipeline.make import Make
 from omniloom.data.sample import SampleKey
 from omniloom.errors import ConfigError, DatasetError, SampleError, SkipSample
+from omniloom.storage.urls import is_url, name_of, redacted
 from omniloom.vlm.conversation import ImagePart, write_conversation
 from omniloom.vlm.encoded import EncodedSample
 from omniloom.vlm.packing import best_fit
@@ -74,7 +75,7 @@ class OfflineEntries:
     """The entries of a data set that is written as the encoder understands it.
 
     Args:
-        dataset: path of a prepared data set.
+        dataset: path or URL of a prepared data set.
         encoder: what samples become.
         split_part: part of the data set.
         pack_tokens: length of packs; ``None``: each sample stays one, with its grids.
@@ -86,7 +87,7 @@ class OfflineEntries:
 
     def __init__(
         self,
-        dataset: Path,
+        dataset: str | Path,
         *,
         encoder: LlavaTaskEncoder,
         split_part: str = "train",
@@ -101,12 +102,12 @@ class OfflineEntries:
         stage: Any = opened.pipeline
         while not isinstance(stage, Make):
             stage = stage.source
-        self.path = dataset
+        self.path = Path(name_of(str(dataset)) if is_url(dataset) else dataset)
         self._make = stage
         self._sizes = [len(leaf.rows) for leaf in stage.leaves]  # type: ignore[attr-defined]
         self._pack_tokens = pack_tokens
         self._window = window
-        self._what = f"{dataset.resolve()} {split_part} {self._sizes} {encoder.images} {encoder.settings}"
+        self._what = f"{_place(dataset)} {split_part} {self._sizes} {encoder.images} {encoder.settings}"
         self._what += f" {encoder.template.name} {encoder.tokenizer.vocabulary_size} {pack_tokens} {window}"
         self.size_bytes = max(1, sum(self._sizes))  # progress goes by samples
 
@@ -173,6 +174,11 @@ class OfflineEntries:
         content = {"samples": written, "tokens": tokens, "capacity": self._pack_tokens}
         key = f"pack-{number:09d}"
         return LlavaEntry(key, ("",) * len(pictures), [], {}, (), (), content, tuple(pictures))
+
+
+def _place(dataset: str | Path) -> str:
+    """Where a data set lies, whatever the folder that one is in; without secrets."""
+    return redacted(str(dataset)) if is_url(dataset) else str(Path(dataset).resolve())
 
 
 def _written(sample: TalkedSample) -> dict[str, Any]:
