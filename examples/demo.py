@@ -74,7 +74,8 @@ def main() -> None:
     for name in ("pretrain.yaml", "sft.yaml"):
         shutil.copyfile(RECIPES / name, folder / name)
     go(f"omniloom train pretrain.yaml --dry-run --set loop.steps={size.pretrain_steps}")
-    go(f"omniloom train pretrain.yaml --set {seed} --set loop.steps={size.pretrain_steps}")
+    # Steps of 256 tokens are too small for two threads to share, beside a process that loads data.
+    go(f"OMP_NUM_THREADS=1 omniloom train pretrain.yaml --set {seed} --set loop.steps={size.pretrain_steps}")
 
     title("Stage 2: questions. The run is killed on its way, and goes on")
     saving = f"checkpoint.every_steps={size.save_steps}"

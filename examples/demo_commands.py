@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -20,9 +21,12 @@ class Commands:
         self.scored = 0
 
     def __call__(self, command: str) -> None:
-        """Run a command to its end; a failure ends the demo."""
+        """Run a command to its end, with the variables before it; a failure ends the demo."""
         print(f"\n$ {command}", flush=True)
-        subprocess.run(_words_of(command), cwd=self.folder, check=True)
+        words = shlex.split(command)
+        variables = dict(word.split("=", 1) for word in itertools.takewhile(lambda word: "=" in word, words))
+        words = _words_of(shlex.join(words[len(variables) :]))
+        subprocess.run(words, cwd=self.folder, check=True, env={**os.environ, **variables})
 
     def killed(self, command: str, *, run: str, saved_step: int, more_steps: int) -> list[str]:
         """Run a training command and kill it without warning; the lines of its log until then.
