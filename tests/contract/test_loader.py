@@ -395,6 +395,22 @@ def test_without_workers_a_hang_is_reported_with_its_stack_and_interrupted_on_re
     assert threading.active_count() == before  # its thread has gone with the loader
 
 
+def test_a_hang_is_interrupted_in_a_job_that_ignores_interrupts(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for what a script puts into the background
+    try:
+        victim = whole_job(10)[6][0][2]
+        dataset = numbers(encode=Deadly(victim, "hang", str(tmp_path / "done")), num_workers=0)
+        with Loader(dataset, watchdog_timeout_seconds=0.4, fail_on_timeout=True) as loader:
+            assert take(loader, 6) == whole_job(6)
+            with pytest.raises(WorkerError, match=r"took more than 0\.4 seconds"):
+                take(loader, 1)
+            signal.raise_signal(signal.SIGINT)  # others' are ignored as before
+            assert take(loader, 10) == whole_job(16)[6:]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_what_user_code_raises_comes_to_the_caller_with_the_workers_trace(tmp_path: Path) -> None:
     with (
         deaths("boom", tmp_path, once=False, faults=FaultPolicy("raise")) as loader,

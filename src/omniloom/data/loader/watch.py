@@ -162,7 +162,8 @@ class OwnWatch:
         self._turn += 1
         self._at_work = threading.get_ident()
         try:
-            yield
+            with self._interruptible():
+                yield
         except KeyboardInterrupt:
             if not self._interrupted:
                 raise
@@ -174,6 +175,24 @@ class OwnWatch:
         finally:
             self._at_work = None
             self.board.clear()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Heed our own interrupt where interrupts are ignored, as in what a script puts into the background."""
+        if not (self._fail and threading.current_thread() is threading.main_thread()) or (
+            signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        ):
+            yield
+            return
+        signal.signal(signal.SIGINT, self._heed)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _heed(self, _number: int, _frame: object) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     def look(self) -> None:
         """Report what has not moved since the limit."""
