@@ -116,9 +116,14 @@ class EngineDataset(Dataset, SavableDataset[Any]):
         }
 
 
+def own_of(dataset: Dataset) -> OwnStage | None:
+    """The data set of a user's own that this one iterates; ``None`` for those that the engine describes whole."""
+    return dataset.own if isinstance(dataset, EngineDataset) else None
+
+
 def estimated_length(dataset: Dataset) -> int:
     """Batches of a rank in an epoch, if each row gave one sample: what Energon tells of any data set."""
-    own = dataset.own if isinstance(dataset, EngineDataset) else None
+    own = own_of(dataset)
     if own is not None:
         return max(1, -(-own.object_of_user.len_rank() // (dataset.batch_size or 1)))
     ways = [

@@ -23,6 +23,7 @@ from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Plan
 from omniloom.energon.adapters.blends import NotOneToOneError, blended, chained, concatenated, in_sequence
+from omniloom.energon.adapters.dataset import own_of
 from omniloom.energon.adapters.own import Blended, Chained, described
 from omniloom.energon.adapters.own_stage import OwnStage
 from omniloom.errors import ConfigError, SkipSample
@@ -199,7 +200,7 @@ class RepeatDataset:
         """The data set ``repeats`` times; ``None``: without end."""
         dataset = described(dataset)
         plan = dataset.plan
-        if dataset.own is not None and repeats is not None and repeats != int(repeats):
+        if own_of(dataset) is not None and repeats is not None and repeats != int(repeats):
             raise ConfigError("RepeatDataset: a data set of your own is repeated whole times; LimitDataset cuts it")
         if isinstance(plan, InOrder):
             if repeats is None or repeats == int(repeats):
@@ -241,7 +242,7 @@ class ShuffleBufferDataset:
     def __new__(cls, dataset: Any, size: int, **_settings: Any) -> Any:
         """The data set with ``shuffle_buffer_size=size``. One for evaluation becomes one that is dealt by rows."""
         dataset = described(dataset)
-        if dataset.own is not None:
+        if own_of(dataset) is not None:
             raise ConfigError("ShuffleBufferDataset: rows are shuffled before they are read; shuffle what is within")
         plan = dataset.plan
         if isinstance(plan, InOrder):
