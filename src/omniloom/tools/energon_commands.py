@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from omniloom.data.index.info import ENERGON_VERSION
 from omniloom.data.index.layout import DATASET_YAML
 from omniloom.errors import OmniloomError
 from omniloom.tools import analyze_debug, energon_preview, info, lint, mount, prepare, prepare_media, state
+from omniloom.tools.place_type import PLACE
 
 EXIT_ERROR = 1
 
@@ -30,13 +30,13 @@ def main(ctx: click.Context) -> None:
 
 
 @click.command(name="lint")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PLACE)
 @click.option("--split-parts", default="train,val,test", show_default=True, help="Parts to read.")
 @click.option("--dataset-config", default=DATASET_YAML, show_default=True, help="Description of the samples.")
 @click.option("--split-config", default="split.yaml", show_default=True, help="Split file in .nv-meta.")
 @click.option("--parallel", default=1, show_default=True, type=int, help="Processes at most.")
 @click.pass_context
-def _lint(ctx: click.Context, /, path: Path, **options: Any) -> None:
+def _lint(ctx: click.Context, /, path: str, **options: Any) -> None:
     """Read every sample and report the bad ones. Parts without shards are passed over."""
     ctx.invoke(
         lint.command, dataset=path, **{**options, "split_parts": energon_preview.parts_with_shards(path, **options)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,16 +12,17 @@ from omniloom.data.index.splits import read_splits
 from omniloom.energon.adapters.factories import get_dataset_from_config
 from omniloom.energon.adapters.workers import WorkerConfig
 from omniloom.errors import ConfigError
+from omniloom.tools.place_type import PLACE
 
 _HIDDEN = ("__restore_key__", "__subflavors__", "__sources__")
 _SHOWN = 128
 
 
 @click.command(name="preview")
-@click.argument("path", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("path", type=PLACE)
 @click.option("--split-parts", default="train,val,test", show_default=True, help="Parts to show.")
 @click.option("--dataset-config", default=DATASET_YAML, show_default=True, help="Description of the samples.")
-def command(path: Path, *, split_parts: str, dataset_config: str) -> None:
+def command(path: str, *, split_parts: str, dataset_config: str) -> None:
     """Show samples one by one, and ask after each whether to go on."""
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     for part in parts_with_shards(path, split_parts=split_parts).split(","):
@@ -37,7 +37,7 @@ def command(path: Path, *, split_parts: str, dataset_config: str) -> None:
                 return
 
 
-def parts_with_shards(path: Path, *, split_parts: str, split_config: str = "split.yaml", **_options: Any) -> str:
+def parts_with_shards(path: str, *, split_parts: str, split_config: str = "split.yaml", **_options: Any) -> str:
     """Those of some parts that have shards, separated by commas.
 
     Args:
