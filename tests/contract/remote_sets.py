@@ -68,7 +68,8 @@ def samples(dataset: ol.Dataset, count: int | None = None) -> list[tuple[Any, ..
 
 
 def use_server(patch: pytest.MonkeyPatch, endpoint: str) -> None:
-    """Find the store at this server from now on: clients of the servers of other tests are forgotten."""
+    """Find the store at this server from now on: what other tests' servers had is forgotten."""
     for name, value in environment(endpoint).items():
         patch.setenv(name, value)
     patch.setattr("omniloom.storage.open._OPENED", {})
+    patch.setattr("omniloom.data.index.mirror._folders", {})
