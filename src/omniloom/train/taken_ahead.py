@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ logger = logging.getLogger("omniloom")
 
 MOST_TAKEN = 16
 """Batches that are taken ahead at most: each holds shared memory of its worker."""
+
+_LEAST_TAKEN = 2
+_LOOK_SECONDS = 0.002
 
 _PATIENCE_SECONDS = 10.0
 
@@ -40,7 +44,9 @@ def taken_ahead(loader: Loader, *, micro_batches: int) -> Loader | TakenAhead:
         loader: of this rank.
         micro_batches: of a step.
     """
-    return TakenAhead(loader, batches=min(micro_batches, MOST_TAKEN)) if loader.num_workers else loader
+    return (
+        TakenAhead(loader, batches=min(max(micro_batches, _LEAST_TAKEN), MOST_TAKEN)) if loader.num_workers else loader
+    )
 
 
 class TakenAhead:
@@ -103,12 +109,16 @@ class TakenAhead:
 
 
 class _Taker(threading.Thread):
-    """Takes batches for as long as there is room."""
+    """Takes batches for as long as there is room.
+
+    It looks for room now and then, and is not told of it: whoever is told wakes up in the trainer's place where all
+    cores are busy, and the step waits for its turn (with two workers on two cores: 5 to 7 % of the time, against 0.6).
+    """
 
     def __init__(self, loader: Loader, *, most: int) -> None:
         super().__init__(name="omniloom-batches", daemon=True)
-        self._loader = loader
-        self._room = threading.Semaphore(most)
+        self._loader, self._most = loader, most
+        self._count, self._given = 0, 0  # the first is written by the thread alone, the second by its user alone
         self._taken: queue.SimpleQueue[_Taken] = queue.SimpleQueue()
         self._stopping = False
 
@@ -123,22 +133,23 @@ class _Taker(threading.Thread):
     def next(self) -> _Taken:
         """What was taken first."""
         taken = self._taken.get()
-        self._room.release()
+        self._given += 1
         return taken
 
     def stop(self) -> bool:
         """Take nothing more; whether the thread has ended."""
         self._stopping = True
-        self._room.release()
         self.join(_PATIENCE_SECONDS)
         return not self.is_alive()
 
     def _one_pass(self) -> None:
         batches = iter(self._loader)
         while True:
-            self._room.acquire()
+            while self._count - self._given >= self._most and not self._stopping:
+                time.sleep(_LOOK_SECONDS)
             if self._stopping:
                 return
+            self._count += 1
             batch = next(batches, _END)
             if batch is _END:
                 self._taken.put(_Taken())
