@@ -101,7 +101,8 @@ def read_conversation(
 
     Args:
         turns: mappings with ``from`` or ``role``, and ``value`` or ``content``: a text, or a list of parts as OpenAI's
-            messages have them. An answer with ``weight: 0`` is read only.
+            messages have them, where ``index`` of an image says which of them it is, from 0. An answer with
+            ``weight: 0`` is read only.
         images: how many images the sample has.
         policy: what becomes of mismatches; ``None``: the default `PlaceholderPolicy`.
 
@@ -249,7 +250,8 @@ def _read_part(part: Any, number: int, role: Role) -> Part:
     if kind == "token" and isinstance(part.get("text"), str):
         return TokenPart(str(part["text"]))
     if kind in _MEDIA_TYPES and role != "assistant":
-        return ImagePart(-1)
+        index = part.get("index")
+        return ImagePart(index if isinstance(index, int) and not isinstance(index, bool) and index >= 0 else -1)
     raise SampleError(
         f"turn {number} has a part of type {kind!r} from the {role}; text, or image of others, expected",
         reason="bad-content",

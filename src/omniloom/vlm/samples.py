@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from omniloom.data.convert.parquet_entries import IMAGE_COLUMNS, row_turns
+from omniloom.data.convert.llava_entry import SYSTEM_FIELD
+from omniloom.data.convert.parquet_entries import IMAGE_COLUMNS, row_turns, with_system
 from omniloom.data.kinds import CrudeSample, Sample, edataclass
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS
 from omniloom.errors import SampleError
@@ -59,12 +60,12 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     """The conversation, or the pack of conversations, of a crude sample as ``omniloom convert`` writes it.
 
     The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
-    order of their numbers; a video is a part such as ``mp4``. Rows of Parquet and Arrow, which have columns in place
-    of parts, are read by the names of these, as ``omniloom convert parquet`` does.
+    order of their numbers; a video, in place of images, is a part such as ``mp4``. Rows of Parquet and Arrow, which
+    have columns in place of parts, are read by the names of these, as ``omniloom convert parquet`` does.
 
     Raises:
-        SampleError: ``bad-content``: the part ``json`` holds no turns; ``bad-conversations``, ``no-turns``: nor does
-            any column.
+        SampleError: ``bad-content``: the part ``json`` holds no turns, or there are images and a video;
+            ``bad-conversations``, ``no-turns``: nor does any column.
     """
     if "json" not in raw:
         return _cook_row(raw)
@@ -73,15 +74,22 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
         return _cook_pack(raw, turns["samples"])
     if isinstance(turns, dict) and turns.get("complete"):
         return _cook_complete(raw, turns, key=str(raw["__key__"]), images=_image_parts(raw))
+    system = None
     if isinstance(turns, dict):
+        system = turns.get(SYSTEM_FIELD)
         turns = next((turns[name] for name in ("conversations", "messages", "texts") if name in turns), None)
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         raise SampleError("the part 'json' holds no list of turns", reason="bad-content")
+    images, videos = _image_parts(raw), [name for name in raw if name.rpartition(".")[2].lower() in VIDEO_EXTENSIONS]
+    if len(videos) > 1 or (videos and images):
+        raise SampleError(
+            f"the parts {', '.join((*videos, *images))} found; images, or one video, expected", reason="bad-content"
+        )
     return ConversationSample(
         **_base(raw),
-        turns=turns,
-        images=[raw.peek(name) for name in _image_parts(raw)],
-        video=next((raw.peek(name) for name in raw if name.lower() in VIDEO_EXTENSIONS), None),
+        turns=with_system(turns, system),
+        images=[raw.peek(name) for name in images],
+        video=raw.peek(videos[0]) if videos else None,
     )
 
 

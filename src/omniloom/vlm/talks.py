@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from omniloom.data.convert.choice_text import LETTERS, choice_text
 from omniloom.data.kinds import (
     CaptioningSample,
     CrudeSample,
@@ -41,9 +42,6 @@ from omniloom.vlm.conversation import (
 from omniloom.vlm.grids import Grid
 from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.samples import ConversationSample, OfflineTargetAspectRatioSample, cook_conversation
-
-ANSWER_BY_LETTER = "Answer with the option's letter from the given choices directly."
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
@@ -125,15 +123,13 @@ def _question(rules: TalkRules, sample: VQASample | VQAOCRSample) -> Talk:
 
 def _choice(rules: TalkRules, sample: MultiChoiceVQASample) -> Talk:
     choices = sample.choices or []
-    if not 0 <= sample.correct_choice_idx < len(choices) <= len(_LETTERS):
+    if not 0 <= sample.correct_choice_idx < len(choices) <= len(LETTERS):
         raise SampleError(
             f"choice {sample.correct_choice_idx} of {len(choices)} is said to be right; one of 0 to "
-            f"{len(choices) - 1}, and at most {len(_LETTERS)} choices, expected",
+            f"{len(choices) - 1}, and at most {len(LETTERS)} choices, expected",
             reason="bad-choice",
         )
-    options = "".join(f"{letter}. {choice}\n" for letter, choice in zip(_LETTERS, choices, strict=False))
-    asked = f"{sample.context}\n{options}{ANSWER_BY_LETTER}"
-    return _asked(rules, asked, _LETTERS[sample.correct_choice_idx], sample.image)
+    return _asked(rules, choice_text(sample.context, choices), LETTERS[sample.correct_choice_idx], sample.image)
 
 
 def _asked(rules: TalkRules, asked: str, answer: str, image: Any) -> Talk:

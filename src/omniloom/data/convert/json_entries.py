@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from omniloom.data.media.json_part import parse_strict_json
-from omniloom.errors import DatasetError, SampleError
+from omniloom.errors import ConfigError, DatasetError, SampleError
 
 CHUNK_BYTES = 1 << 20
 _WHITESPACE = " \t\r\n"
@@ -67,6 +67,16 @@ def read_entries(path: Path) -> Iterator[RawEntry]:
             raise DatasetError(
                 f"{path}: starts with {first!r}. Expected '[' of a JSON list, or '{{' of one JSON object a line."
             )
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file. Raises DatasetError where it is none, ConfigError where there is no file."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file. Expected the data set's JSON.")
+    try:
+        return parse_strict_json(path.read_bytes())
+    except SampleError as error:
+        raise DatasetError(f"{path}: {error}") from error
 
 
 def _read_lines(path: Path, file: BinaryIO) -> Iterator[RawEntry]:

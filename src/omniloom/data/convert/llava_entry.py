@@ -5,9 +5,11 @@ field          comes as                         becomes
 ============== ================================ ==========================================
 id             string, integer, absent          string; its position where there is none
 image, images  string, list, null, absent       list of names
+video, videos  the same, of one video           its name, in place of those of images
 conversations, list of {from, value} or         list of {from, value} with the roles
 messages       {role, content}                  human and gpt (others are kept); a content
                                                 of parts stays one, see `message_parts`
+system         string                           the first turn, of the role system
 anything else  anything                         kept as it is
 ============== ================================ ==========================================
 """
@@ -22,9 +24,11 @@ from omniloom.errors import SampleError
 
 ID_FIELD = "id"
 IMAGE_FIELDS = ("image", "images")
+VIDEO_FIELDS = ("video", "videos")
+SYSTEM_FIELD = "system"
 CONVERSATION_FIELDS = ("conversations", "messages")
 ROLES = {"human": "human", "user": "human", "gpt": "gpt", "assistant": "gpt"}
-PLACEHOLDER = "<image>"
+PLACEHOLDER, VIDEO_PLACEHOLDER = "<image>", "<video>"
 
 
 class LlavaEntry(NamedTuple):
@@ -39,6 +43,7 @@ class LlavaEntry(NamedTuple):
         notices: (reason, detail) of what is odd but harmless.
         content: what the part ``json`` holds in place of the conversation; ``None``: the conversation.
         pictures: bytes of the images, where the entry itself carries them.
+        video: whether the one name is that of a video.
     """
 
     identifier: str
@@ -49,12 +54,14 @@ class LlavaEntry(NamedTuple):
     notices: tuple[tuple[str, str], ...]
     content: Any = None
     pictures: tuple[bytes, ...] | None = None
+    video: bool = False
 
     @property
     def is_one_question(self) -> bool:
         """One image, one question, one answer, both texts: what the guides' VQASample field map reads without loss."""
-        texts = all(isinstance(turn["value"], str) for turn in self.turns)
-        return texts and len(self.images) == 1 and [turn["from"] for turn in self.turns] == ["human", "gpt"]
+        if len(self.images) != 1 or self.video or not all(isinstance(turn["value"], str) for turn in self.turns):
+            return False
+        return [turn["from"] for turn in self.turns] == ["human", "gpt"]
 
 
 def read_llava_entry(value: Any, *, position: int) -> LlavaEntry:
@@ -67,18 +74,53 @@ def read_llava_entry(value: Any, *, position: int) -> LlavaEntry:
         raise SampleError(f"expected an object, found {_kind(value)}", reason="not-an-object")
     notices: list[tuple[str, str]] = []
     identifier, id_shape = _read_id(value, position, notices)
-    image_field = next((name for name in IMAGE_FIELDS if name in value), IMAGE_FIELDS[0])
+    image_field, *more = _said(value, (*IMAGE_FIELDS, *VIDEO_FIELDS)) or [_first(value, IMAGE_FIELDS)]
+    if more:
+        raise SampleError(f"both {image_field} and {more[0]} are given; one expected", reason="bad-image-field")
+    is_video = image_field in VIDEO_FIELDS
     images, image_shape = _read_images(value, image_field)
-    turns_field = next((name for name in CONVERSATION_FIELDS if name in value), CONVERSATION_FIELDS[0])
+    if is_video and len(images) > 1:
+        raise SampleError(f"{len(images)} videos under {image_field}; one expected", reason="bad-image-field")
+    turns_field = next(iter(_said(value, CONVERSATION_FIELDS)), _first(value, CONVERSATION_FIELDS))
     turns, named, roles_shape = _read_turns(value, turns_field)
     if named and images:
         raise SampleError(f"images are named under {image_field} and in the messages as well", reason="bad-image-field")
     images = images or tuple(named)
-    asked = sum(_places(turn["value"]) for turn in turns if turn["from"] != "gpt")
+    known = {ID_FIELD, *IMAGE_FIELDS, *(VIDEO_FIELDS if is_video else ()), turns_field}
+    if _says_system(value, turns):
+        turns, known = [{"from": SYSTEM_FIELD, "value": value[SYSTEM_FIELD]}, *turns], known | {SYSTEM_FIELD}
+    empty = [str(number) for number, turn in enumerate(turns) if turn["from"] == "gpt" and not _says(turn["value"])]
+    if empty:
+        notices.append(("empty-answer", f"turn {', '.join(empty)}: to end at once is what is learned of it"))
+    asked = sum(_places(turn["value"], video=is_video) for turn in turns if turn["from"] != "gpt")
     if asked != len(images) and not (asked == 0 and len(images) == 1):  # one unmarked image is put first by encoders
         notices.append(("placeholder-count", f"{asked} {PLACEHOLDER} for {len(images)} images"))
-    extra = {name: field for name, field in value.items() if name not in (ID_FIELD, image_field, turns_field)}
-    return LlavaEntry(identifier, images, turns, extra, (id_shape, image_shape, roles_shape), tuple(notices))
+    extra = {name: field for name, field in value.items() if name not in known}
+    shapes = (id_shape, image_shape, roles_shape)
+    return LlavaEntry(identifier, images, turns, extra, shapes, tuple(notices), video=is_video)
+
+
+def _said(value: Mapping[str, Any], fields: tuple[str, ...]) -> list[str]:
+    """Those of some fields that say something."""
+    return [name for name in fields if value.get(name) not in (None, "", [])]
+
+
+def _first(value: Mapping[str, Any], fields: tuple[str, ...]) -> str:
+    """The first of some fields that is there, or else the first."""
+    return next((name for name in fields if name in value), fields[0])
+
+
+def _says_system(value: Mapping[str, Any], turns: list[dict[str, Any]]) -> bool:
+    """Whether a text of the system stands beside the turns, and none in them."""
+    text = value.get(SYSTEM_FIELD)
+    return isinstance(text, str) and bool(text.strip()) and turns[0]["from"] != SYSTEM_FIELD
+
+
+def _says(said: str | list[dict[str, Any]]) -> bool:
+    """Whether there is any text in what a turn says."""
+    if isinstance(said, str):
+        return bool(said.strip())
+    return any(part.get("text", "").strip() for part in said)
 
 
 def _read_id(value: Mapping[str, Any], position: int, notices: list[tuple[str, str]]) -> tuple[str, str]:
@@ -110,11 +152,11 @@ def _read_images(value: Mapping[str, Any], field: str) -> tuple[tuple[str, ...],
     return tuple(found), "image: list" if found else "image: empty"
 
 
-def _places(said: str | list[dict[str, str]]) -> int:
-    """Places of images in what a turn says."""
+def _places(said: str | list[dict[str, Any]], *, video: bool) -> int:
+    """Places of images, or of a video, in what a turn says."""
     if isinstance(said, str):
-        return said.count(PLACEHOLDER)
-    return sum(part["type"] == "image" for part in said)
+        return said.count(PLACEHOLDER) + (said.count(VIDEO_PLACEHOLDER) if video else 0)
+    return sum(part["type"] in ("image", "video") for part in said)
 
 
 def _read_turns(value: Mapping[str, Any], field: str) -> tuple[list[dict[str, Any]], list[str], str]:

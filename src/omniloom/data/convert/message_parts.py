@@ -6,7 +6,7 @@ The list is kept, in one shape, so that a place of an image stays a part and is 
 a part comes as                                     becomes
 =================================================== ==========================
 a text, ``{"type": "text", "text": ...}``           ``{"type": "text", ...}``
-``{"type": "image"}``, with or without a name       ``{"type": "image"}``
+``{"type": "image"}``, with or without a name       ``{"type": "image"}``, with its ``index`` where it has one
 ``{"type": "image_url", "image_url": {"url": ...}}`` ``{"type": "image"}``
 ``{"type": "video", ...}``                          ``{"type": "video"}``
 =================================================== ==========================
@@ -24,7 +24,7 @@ DATA_URL = "data:"
 _NAME_FIELDS = ("image", "image_url", "video", "video_url", "url", "path")
 
 
-def read_parts(content: list[Any], turn: int) -> tuple[list[dict[str, str]], list[str]]:
+def read_parts(content: list[Any], turn: int) -> tuple[list[dict[str, Any]], list[str]]:
     """The parts in their one shape, and the names of images that they carry.
 
     Args:
@@ -34,7 +34,7 @@ def read_parts(content: list[Any], turn: int) -> tuple[list[dict[str, str]], lis
     Raises:
         SampleError: ``bad-conversations``: a part of no known shape.
     """
-    parts: list[dict[str, str]] = []
+    parts: list[dict[str, Any]] = []
     names: list[str] = []
     for part in content:
         if isinstance(part, str):
@@ -44,7 +44,9 @@ def read_parts(content: list[Any], turn: int) -> tuple[list[dict[str, str]], lis
         if kind == "text" and isinstance(part.get("text"), str):
             parts.append({"type": "text", "text": part["text"]})
         elif kind in ("image", "image_url", "video", "video_url"):
-            parts.append({"type": kind.removesuffix("_url")})
+            index = part.get("index")
+            numbered = {"index": index} if isinstance(index, int) and not isinstance(index, bool) else {}
+            parts.append({"type": kind.removesuffix("_url"), **numbered})
             name = _name(part)
             if name is not None:
                 names.append(name)

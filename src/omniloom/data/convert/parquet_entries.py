@@ -7,8 +7,12 @@ images, image       bytes, a mapping with ``bytes`` or ``path``, a name, or a li
 conversations,      turns, as in LLaVA's or OpenAI's form
 messages
 texts               The Cauldron's form: a list of ``user`` and ``assistant``; the images stand before the first
-question, answer(s) one question and its answers
-caption, text       what is said of the image
+question, answer(s) one question and its answer; of several, the one that was given most often
+choices, options    of the question, which is then answered by a letter; the answer is one of them, a number from 0
+                    (also under correct_choice_idx) or a letter
+hint                stands before the question
+system              what the system says, before all else
+caption, text       what is said of the image; of several, the first
 id, question_id     the key; without it, the file's name and the row
 =================== ==========================================================================================
 """
@@ -17,18 +21,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from omniloom.data.convert.choice_text import LETTERS, choice_meant, choice_text
 from omniloom.data.convert.entry_source import Description
 from omniloom.data.convert.json_entries import RawEntry
-from omniloom.data.convert.llava_entry import CONVERSATION_FIELDS, LlavaEntry, read_llava_entry
+from omniloom.data.convert.llava_entry import CONVERSATION_FIELDS, SYSTEM_FIELD, LlavaEntry, read_llava_entry
 from omniloom.errors import ConfigError, DatasetError, SampleError
 
 BATCH_ROWS = 64
 IMAGE_COLUMNS = ("images", "image", "jpg", "png")
 _ANSWERS = ("answers", "answer", "label")
+_CHOICES, _CHOSEN = ("choices", "options"), ("correct_choice_idx", "correct_choice", *_ANSWERS)
 _CAPTIONS = ("caption", "captions", "text")
 _IDS = ("id", "question_id", "questionId")
 
@@ -111,7 +118,8 @@ def row_entry(row: dict[str, Any], *, name: str, position: int) -> LlavaEntry:
     """
     column = next((one for one in IMAGE_COLUMNS if one in row), None)
     names, pictures = _images(row.get(column) if column else None)
-    used = {column, *CONVERSATION_FIELDS, "texts", "question", "query", *_ANSWERS, *_CAPTIONS, *_IDS}
+    used = {column, *CONVERSATION_FIELDS, "texts", "question", "query", "hint", *_CHOICES, *_CHOSEN, *_CAPTIONS, *_IDS}
+    used |= {SYSTEM_FIELD}
     extra = {key: value for key, value in row.items() if key not in used and _is_plain(value)}
     identifier = next((row[one] for one in _IDS if row.get(one) not in (None, "")), name)
     turns = row_turns(row, images=len(names) + len(pictures))
@@ -131,26 +139,31 @@ def row_turns(row: Mapping[str, Any], *, images: int) -> list[Any]:
         images: how many images it has; where no column says their places, they stand before the first text.
 
     Raises:
-        SampleError: ``bad-conversations``: no column says anything; ``no-turns``: a question without answer.
+        SampleError: ``bad-conversations``: no column says anything, or one says it in a form that is not known;
+            ``no-turns``: a question without answer; ``bad-choice``: an answer that is none of its choices.
     """
+    return with_system(_turns(row, images), row.get(SYSTEM_FIELD))
+
+
+def with_system(turns: list[Any], system: Any) -> list[Any]:
+    """Turns after what the system says, where that stands beside them and not among them."""
+    says = isinstance(system, str) and bool(system.strip())
+    among = bool(turns) and turns[0].get("from", turns[0].get("role")) == SYSTEM_FIELD
+    return [{"role": SYSTEM_FIELD, "content": system}, *turns] if says and turns and not among else turns
+
+
+def _turns(row: Mapping[str, Any], images: int) -> list[Any]:
     for field in CONVERSATION_FIELDS:
         if row.get(field):
-            return [{key: value for key, value in turn.items() if value is not None} for turn in row[field]]
+            return [_without_nulls(turn, field) for turn in _listed(row[field], field)]
     ahead = [{"type": "image"}] * images
     if row.get("texts"):
-        turns: list[Any] = []
-        for number, text in enumerate(row["texts"]):
-            asked = [*(ahead if number == 0 else []), {"type": "text", "text": text["user"]}]
-            turns += [{"role": "user", "content": asked}, {"role": "assistant", "content": text["assistant"]}]
-        return turns
+        return _pairs(_listed(row["texts"], "texts"), ahead)
     question = row.get("question", row.get("query"))
     if isinstance(question, str):
-        answers = next((row[name] for name in _ANSWERS if row.get(name) not in (None, [])), None)
-        answer = answers[0] if isinstance(answers, list) else answers
-        if answer is None:
-            raise SampleError("a question without answer", reason="no-turns")
-        asked = [*ahead, {"type": "text", "text": question}]
-        return [{"role": "user", "content": asked}, {"role": "assistant", "content": str(answer)}]
+        asked, answer = _question(row, question)
+        content = [*ahead, {"type": "text", "text": asked}]
+        return [{"role": "user", "content": content}, {"role": "assistant", "content": answer}]
     said = next((row[name] for name in _CAPTIONS if row.get(name)), None)
     if said is None:
         raise SampleError(f"no conversation among the columns {', '.join(map(str, row))}", reason="bad-conversations")
@@ -158,12 +171,68 @@ def row_turns(row: Mapping[str, Any], *, images: int) -> list[Any]:
     return [{"role": "user", "content": ahead}, {"role": "assistant", "content": str(caption)}]
 
 
+def _listed(value: Any, field: str) -> list[Any]:
+    """A column's list, which some data sets hold as JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, list):
+        raise SampleError(f"{field} holds no list", reason="bad-conversations")
+    return value
+
+
+def _without_nulls(turn: Any, field: str) -> dict[str, Any]:
+    if not isinstance(turn, Mapping):
+        raise SampleError(f"{field} holds a {type(turn).__name__}; turns expected", reason="bad-conversations")
+    return {key: value for key, value in turn.items() if value is not None}
+
+
+def _pairs(texts: list[Any], ahead: list[dict[str, str]]) -> list[Any]:
+    """The turns of The Cauldron's pairs."""
+    turns: list[Any] = []
+    for number, text in enumerate(texts):
+        asked, answer = (text.get("user"), text.get("assistant")) if isinstance(text, Mapping) else (None, None)
+        if not isinstance(asked, str) or not isinstance(answer, str):
+            raise SampleError(
+                f"texts hold a {type(text).__name__} as number {number}; pairs of user and assistant expected",
+                reason="bad-conversations",
+            )
+        content = [*(ahead if number == 0 else []), {"type": "text", "text": asked}]
+        turns += [{"role": "user", "content": content}, {"role": "assistant", "content": answer}]
+    return turns
+
+
+def _question(row: Mapping[str, Any], question: str) -> tuple[str, str]:
+    """What is asked, with choices if there are some, and the answer."""
+    asked = "\n".join(text for text in (row.get("hint"), question) if isinstance(text, str) and text.strip())
+    choices = next((row[name] for name in _CHOICES if isinstance(row.get(name), list) and len(row[name]) > 1), None)
+    if choices is None:
+        return asked, str(_answer(row, _ANSWERS))
+    texts = [str(choice) for choice in choices]
+    return choice_text(asked, texts), LETTERS[choice_meant(_answer(row, _CHOSEN), texts)]
+
+
+def _answer(row: Mapping[str, Any], columns: tuple[str, ...]) -> Any:
+    """The answer, of several the most frequent, of these the first; each may be a mapping with ``answer``."""
+    found = next((row[name] for name in columns if row.get(name) not in (None, [], "")), None)
+    several = [one.get("answer") if isinstance(one, Mapping) else one for one in _as_list(found)]
+    given = Counter(one for one in several if one is not None and str(one).strip())
+    if not given:
+        raise SampleError("a question without answer", reason="no-turns")
+    return given.most_common(1)[0][0]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
 def _images(found: Any) -> tuple[list[str], list[bytes]]:
     """Names and bytes of a row's images; all of one row are the one or the other."""
-    listed = [] if found is None else found if isinstance(found, list) else [found]
     names: list[str] = []
     pictures: list[bytes] = []
-    for one in listed:
+    for one in _as_list(found):
         data, path = (one.get("bytes"), one.get("path")) if isinstance(one, dict) else (one, one)
         if isinstance(data, bytes):
             pictures.append(data)

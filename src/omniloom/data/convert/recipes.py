@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from omniloom.data.convert.ai2d import ai2d_entry, ai2d_items
 from omniloom.data.convert.entry_source import Description, existing
-from omniloom.data.convert.json_entries import RawEntry
+from omniloom.data.convert.json_entries import RawEntry, load_json
 from omniloom.data.convert.llava_entry import LlavaEntry
 from omniloom.data.convert.restart import file_digest
-from omniloom.data.media.json_part import parse_strict_json
 from omniloom.errors import DatasetError, SampleError
 
 QUESTION = Description(
@@ -121,14 +121,6 @@ def question_entry(
     return LlavaEntry(identifier, (image,), turns, extra or {}, (), (), content)
 
 
-def load_json(path: Path) -> Any:
-    """The content of a JSON file. Raises DatasetError where it is none."""
-    try:
-        return parse_strict_json(existing(path).read_bytes())
-    except SampleError as error:
-        raise DatasetError(f"{path}: {error}") from error
-
-
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in _files(path))
 
@@ -200,7 +192,7 @@ def _textvqa_entry(item: dict[str, Any], position: int) -> LlavaEntry:
 def _docvqa_entry(item: dict[str, Any], position: int) -> LlavaEntry:
     return question_entry(
         str(item["questionId"]),
-        image=item["image"],
+        image=item["image"] if "image" in item else item["image_local_name"],  # InfographicVQA's
         question=item["question"],
         answers=item.get("answers", []),
         extra={"question_types": item["question_types"]} if "question_types" in item else {},
@@ -219,28 +211,6 @@ def _chartqa_entry(item: dict[str, Any], position: int) -> LlavaEntry:
     return question_entry(
         f"{stem}_{position}", image=item["imgname"], question=item["query"], answers=[str(item["label"])]
     )
-
-
-def _ai2d(paths: Sequence[Path]) -> list[Any]:
-    """The questions of all files of the folder ``questions``."""
-    folder = paths[0] / "questions" if (paths[0] / "questions").is_dir() else paths[0]
-    items = []
-    for file in sorted(folder.glob("*.json")):
-        content = load_json(file)
-        for text, question in content["questions"].items():
-            items.append({**question, "question": text, "image": content["imageName"]})
-    if not items:
-        raise KeyError("no questions/*.json with questions")
-    return items
-
-
-def _ai2d_entry(item: dict[str, Any], position: int) -> LlavaEntry:
-    choices, correct = [str(text) for text in item["answerTexts"]], item["correctAnswer"]
-    if not 0 <= correct < len(choices):
-        raise SampleError(f"choice {correct} of {len(choices)} is said to be right", reason="bad-item")
-    content = {"question": item["question"], "choices": choices, "correct": correct}
-    turns = [{"from": "human", "value": item["question"]}, {"from": "gpt", "value": choices[correct]}]
-    return LlavaEntry(str(item["questionId"]), (item["image"],), turns, {}, (), (), content)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -276,10 +246,10 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "ai2d",
-            "AI2D's folder, with questions/ in it: one sample a question.",
+            "AI2D's folder, with questions/ (and annotations/, images/): one sample a question.",
             ("ai2d",),
-            _ai2d,
-            _ai2d_entry,
+            ai2d_items,
+            ai2d_entry,
             CHOICE,
         ),
     )
