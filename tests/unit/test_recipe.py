@@ -9,7 +9,7 @@ import yaml
 
 from omniloom.config.reading import to_plain
 from omniloom.errors import ConfigError
-from omniloom.train.recipe import read_recipe
+from omniloom.train.recipe import read_recipe, refuse_contradictions
 
 GOOD = """\
 folder: runs/a
@@ -80,3 +80,38 @@ def test_refusals_of_flags(recipe: Path) -> None:
         read_recipe(recipe, ["optimzer.beta1=0.9"])
     with pytest.raises(ConfigError, match=r"cannot be read"):
         read_recipe(recipe.with_name("none.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["evaluation.every_steps=5"], r"evaluation.every_steps: found without data.validation or evaluation.benchm"),
+        (["evaluation.samples=2"], r"evaluation.samples: found without data.validation"),
+        (["data.most_questions=2"], r"data.most_questions: found without data.turns apart"),
+        (["data.pack_tokens=null", "data.pack_tiles=9"], r"data.pack_tiles: found without data.pack_tokens"),
+        (["data.max_tiles=12"], r"data.max_tiles: found without data.layout tiles"),
+        (["schedule.decay=constant", "schedule.decay_steps=9"], r"schedule.decay_steps: found without"),
+        (
+            ["profile.first_step=101"],
+            r"profile.first_step 101: found without as many loop.steps, of which there are 100",
+        ),
+    ],
+)
+def test_settings_without_effect_are_refused(recipe: Path, flags: list[str], message: str) -> None:
+    refuse_contradictions(read_recipe(recipe))
+    with pytest.raises(ConfigError, match=message):
+        refuse_contradictions(read_recipe(recipe, flags))
+
+
+def test_a_setting_that_is_there_twice_is_refused(recipe: Path) -> None:
+    recipe.write_text(f"{GOOD}loop: {{clip_norm: 0.5}}\n")
+    with pytest.raises(ConfigError, match=r"sft.yaml, line 13: loop: is there already, in line 6. Keep one."):
+        read_recipe(recipe)
+    recipe.write_text(GOOD.replace("rate: 2", "rate: 2\n    rate: 3"))
+    with pytest.raises(ConfigError, match=r"line 12: parts.projector.rate: is there already, in line 11"):
+        read_recipe(recipe)
+
+
+def test_numbers_beyond_all_others_are_refused(recipe: Path) -> None:
+    with pytest.raises(ConfigError, match=r"command line: optimizer.weight_decay: inf found"):
+        read_recipe(recipe, ["optimizer.weight_decay=1e999"])

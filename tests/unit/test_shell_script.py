@@ -22,6 +22,15 @@ SCRIPTS = {
     "either": 'A=1\nif [[ $A -ne 1 || "$A" == 1 ]]; then show yes; fi',
     "not": "A=1\nif [[ ! -n $A ]]; then show yes; else show no; fi",
     "default": 'show ${NOT_SET:-"fall back"} "${NOT_SET:-two words}"',
+    "a default that names another": 'B="in x"; show "${NOT_SET:-${B}}" "${NOT_SET:-"$B/x"}" ${NOT_SET:-$B-y}',
+    "a default of a default": "show ${NOT_SET:-${NOT_SET:-z}}",
+    "a default of nothing": 'show a"${NOT_SET:-}"b ${NOT_SET:-} c',
+    "empty and not set": 'A=; show "${A:-x}" "${A-y}" "${NOT_SET-z}"',
+    "set by default": ': ${NOT_SET:="v w"}\nshow "$NOT_SET"',
+    "needed": "A=1; show ${A:?gone} ${A?gone}",
+    "in its place": 'A=1; show "${A:+set}" "${NOT_SET:+set}" end',
+    "arithmetic": 'A=4; B=3; show $((A * 2 + $B)) "$(( (A-1)/2 ))" $((7%4)) $((2**3)) x$((${A}-9))y',
+    "signs": "show $((-7/2)) $((-7%2)) $((7/-2)) $((-(3)))",
     "text beside": "N=5\nshow name_${N}_end$N --p=${N}/x 'a'\"b\"c",
     "exported": "export A=3 B=4\nshow $A$B",
     "before a command": "A=1 show x",
@@ -45,7 +54,7 @@ def test_nothing_is_run(tmp_path: Path) -> None:
     script = read_script(text, environment={}, where="x.sh")
     assert not mark.exists()
     words = [shown(word) for word in script.commands[-1].words]
-    assert words == ["show", f"<output of touch {mark}>/x", f"<output of touch {mark}>", "<output of (1 + 1)>", "./y"]
+    assert words == ["show", f"<output of touch {mark}>/x", f"<output of touch {mark}>", "2", "./y"]
 
 
 def test_what_is_not_known_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -64,8 +65,10 @@ def command(
     A run that was stopped, or killed, goes on from its newest complete checkpoint when the same command is given again,
     on the same ranks or others. SIGTERM and Ctrl-C save and stop after the step at hand; then the exit code is 3.
     """
+    _refuse_without_effect({"--env": environment, "--force": force}, needs="--from-megatron", given=script is not None)
+    _refuse_without_effect({"--ranks": ranks, "--device-memory-gb": device_memory_gb}, needs="--dry-run", given=dry_run)
     if script is not None:
-        return _convert(script, Path(recipe_path), environment, force=force, dry_run=dry_run)
+        return _convert(script, Path(recipe_path), environment, overrides, force=force, dry_run=dry_run)
     from omniloom.train.recipe import read_recipe  # noqa: PLC0415 - torch takes a while, and `--help` wants none
 
     recipe = read_recipe(recipe_path, overrides, workspace=workspace)
@@ -86,14 +89,23 @@ def command(
             steps = train(run)
         finally:
             run.loader.close()
-    return 0 if steps == recipe.loop.steps else EXIT_STOPPED
+    return 0 if steps >= recipe.loop.steps else EXIT_STOPPED
 
 
 EXIT_STOPPED = 3
 """The run was told to stop before its end; the same command goes on with it."""
 
 
-def _convert(script: Path, path: Path, environment: tuple[str, ...], *, force: bool, dry_run: bool) -> int:
+def _refuse_without_effect(options: Mapping[str, object], *, needs: str, given: bool) -> None:
+    """See that no option is given that means nothing without another."""
+    for name, value in options.items():
+        if value and not given:
+            raise click.UsageError(f"{name} means nothing without {needs}.")
+
+
+def _convert(
+    script: Path, path: Path, environment: tuple[str, ...], overrides: tuple[str, ...], *, force: bool, dry_run: bool
+) -> int:
     """Write the recipe of a script, and a description of its model beside it."""
     from omniloom.train.from_megatron import convert_script, written  # noqa: PLC0415 - as above
 
@@ -101,7 +113,8 @@ def _convert(script: Path, path: Path, environment: tuple[str, ...], *, force: b
     wrong = next((name for name, equals, _ in pairs if not equals), None)
     if wrong is not None:
         raise ConfigError(f"--env {wrong}: NAME=VALUE expected.")
-    made = convert_script(script, environment={name: value for name, _, value in pairs})
+    variables = {name: value for name, _, value in pairs}
+    made = convert_script(script, environment=variables, overrides=overrides)
     files = written(made, path, script=script)
     for remark in made.remarks:
         click.echo(remark, err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from textwrap import wrap
@@ -16,6 +16,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.train.megatron_flags import remark_on
 from omniloom.train.megatron_model import described_model
+from omniloom.train.recipe import set_override
 from omniloom.train.script_flags import ScriptFlags, flags_of
 from omniloom.train.shell_script import read_script
 from omniloom.vlm.template_table import chat_template
@@ -39,12 +40,13 @@ class Converted:
     remarks: list[str] = field(default_factory=list)
 
 
-def convert_script(path: Path, *, environment: Mapping[str, str]) -> Converted:
+def convert_script(path: Path, *, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> Converted:
     """Read a script, without running anything of it.
 
     Args:
         path: of the script.
         environment: variables that are set when it starts, such as ``WORKSPACE`` and ``LOAD_NAME``.
+        overrides: ``key.of.setting=value`` each, in place of what the script says.
 
     Raises:
         ConfigError: it cannot be read, starts no training, or lacks a flag that a recipe cannot do without.
@@ -53,12 +55,15 @@ def convert_script(path: Path, *, environment: Mapping[str, str]) -> Converted:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as a script: {error}") from error
-    script = read_script(text, environment={"WORKSPACE": ".", **environment}, where=str(path))
+    script = read_script(text, environment={"WORKSPACE": ".", "PWD": ".", **environment}, where=str(path))
     flags = flags_of(script.commands, where=str(path))
     made = Converted(remarks=list(script.remarks))
     if "WORKSPACE" not in environment and "WORKSPACE" in text:
         made.remarks.append("WORKSPACE is taken to be this folder; give --env WORKSPACE=DIR for another")
-    steps, batch = _steps(flags)
+    given: dict[str, Any] = {}
+    for override in overrides:
+        set_override(given, override)
+    steps, batch = _steps(flags, given)
     _model(flags, made, start_step=environment.get("LOAD_ITER", ""))
     made.recipe |= {"data": _data(flags, made, batch), "parts": _parts(flags)}
     made.recipe |= {
@@ -72,16 +77,25 @@ def convert_script(path: Path, *, environment: Mapping[str, str]) -> Converted:
         made.recipe["hang"] = {"after_seconds": 60.0 * flags.number("distributed-timeout-minutes")}
     if flags.has("profile"):
         made.recipe["profile"] = _profile(flags)
+    for override in overrides:
+        set_override(made.recipe, override)
     made.recipe = {name: value for name, value in made.recipe.items() if value != {}}
     made.remarks += [told for flag, values in flags.values.items() if (told := remark_on(flag, values))]
     return made
 
 
-def _steps(flags: ScriptFlags) -> tuple[int, int]:
+def _steps(flags: ScriptFlags, given: Mapping[str, Any]) -> tuple[int, int]:
     """Steps of the run, and samples of a step."""
     batch = flags.whole("global-batch-size")
+    told = given.get("loop", {}).get("steps")
+    if isinstance(told, int):
+        return told, batch
     if flags.has("train-iters"):
         return flags.whole("train-iters"), batch
+    if not flags.has("train-samples"):
+        raise ConfigError(
+            f"{flags.where}: neither --train-iters nor --train-samples found. Give the steps with --set loop.steps=N."
+        )
     return flags.whole("train-samples") // batch, batch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any, cast
@@ -57,7 +58,10 @@ def described_model(flags: ScriptFlags) -> LlavaConfig:
 
 
 def _language(flags: ScriptFlags, kind: str) -> DecoderConfig:
+    if flags.number("rotary-percent", 1.0) != 1.0:
+        raise ConfigError(f"--rotary-percent: {flags.text('rotary-percent')} found; 1.0 expected, no family has less.")
     heads = flags.whole("num-attention-heads")
+    window = tuple(int(word) for word in re.findall(r"-?\d+", flags.text("window-size", "none")))
     qwen = kind.startswith("qwen")
     told = Namespace(
         num_layers=flags.whole("num-layers"),
@@ -80,6 +84,7 @@ def _language(flags: ScriptFlags, kind: str) -> DecoderConfig:
         add_bias_linear=False,  # the same
         add_qkv_bias=qwen,  # the same
         qk_layernorm=flags.has("qk-layernorm"),
+        window_size=window if window and window[0] >= 0 else None,
     )
     try:
         config = read_config(hf_config_of_args(told, where="the script"))
@@ -94,6 +99,10 @@ def _vision(flags: ScriptFlags) -> VisionConfig:
     if kind not in known:
         raise ConfigError(f"--vision-model-type: {kind} found; one of {', '.join(known)} expected.")
     given: dict[str, Any] = {**known[kind], "image_size": flags.whole("img-h")}
+    if flags.whole("img-w", given["image_size"]) != given["image_size"]:
+        raise ConfigError(
+            f"--img-w: {flags.text('img-w')} found with --img-h {given['image_size']}; a square expected."
+        )
     if flags.whole("patch-dim", given["patch_size"]) != given["patch_size"]:
         raise ConfigError(f"--patch-dim: {flags.text('patch-dim')} found; {given['patch_size']} of {kind} expected.")
     return cast(VisionConfig, read_config(given))

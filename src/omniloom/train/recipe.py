@@ -27,6 +27,7 @@ from omniloom.train.parts import PartConfig
 from omniloom.train.profiling import ProfileConfig
 from omniloom.train.schedule import ScheduleConfig
 
+_MERGE_KEY = "<<"
 Status = Literal["run", "built-on-meta", "unrun"]
 
 
@@ -64,6 +65,46 @@ class Recipe:
     note: str = ""
 
 
+def refuse_contradictions(recipe: Recipe) -> None:
+    """See that no setting is without effect because of another, or for want of one.
+
+    Raises:
+        ConfigError: one is; names both.
+    """
+    data, evaluation, usual = recipe.data, recipe.evaluation, DataConfig(train="")
+    of_tiles = {name: getattr(data, name) for name in ("max_tiles", "thumbnail", "tile_choice")}
+    without_effect = (
+        (
+            "evaluation.every_steps", evaluation.every_steps,
+            "data.validation or evaluation.benchmarks", data.validation or evaluation.benchmarks,
+        ),
+        ("evaluation.samples", evaluation.samples, "data.validation", data.validation),
+        ("evaluation.sample_every_steps", evaluation.sample_every_steps, "evaluation.samples", evaluation.samples),
+        (
+            "evaluation.benchmark_every_steps", evaluation.benchmark_every_steps,
+            "evaluation.benchmarks", evaluation.benchmarks,
+        ),
+        ("data.most_questions", data.most_questions, "data.turns apart", data.turns == "apart"),
+        ("data.pack_tiles", data.pack_tiles, "data.pack_tokens", data.pack_tokens),
+        *(
+            (f"data.{name}", value != getattr(usual, name), "data.layout tiles", data.layout == "tiles")
+            for name, value in of_tiles.items()
+        ),
+        (
+            "schedule.decay_steps", recipe.schedule.decay_steps,
+            "a schedule.decay that goes down", recipe.schedule.decay != "constant",
+        ),
+        (
+            f"profile.first_step {recipe.profile.first_step}", recipe.profile.first_step,
+            f"as many loop.steps, of which there are {recipe.loop.steps},",
+            recipe.profile.first_step <= recipe.loop.steps,
+        ),
+    )  # fmt: skip
+    for name, value, needed, found in without_effect:
+        if value and not found:
+            raise ConfigError(f"{name}: found without {needed}, and so of no effect. Give both, or neither.")
+
+
 def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: Path | None = None) -> Recipe:
     """The recipe of a file.
 
@@ -86,12 +127,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
         raise ConfigError(f"{shown}: {type(tree).__name__} found; a mapping of settings expected.")
     given = set()
     for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise ConfigError(f"{override!r}: key.of.setting=value expected.")
-        set_value(tree, key, load_yaml(value, name=override))
-        given.add(tuple(key.split(".")))
-    lines = _lines(text)
+        given.add(tuple(set_override(tree, override).split(".")))
+    lines = _lines(text, name=shown)
 
     def place(keys: Sequence[str]) -> str:
         if tuple(keys) in given:
@@ -107,6 +144,19 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: P
                 "checkpoints of a run may lie in a store: checkpoint: {place: URL}."
             )
     return recipe if workspace is None else _in_workspace(recipe, workspace)
+
+
+def set_override(tree: dict[str, Any], override: str) -> str:
+    """Put ``key.of.setting=value``, the value as in YAML, into a tree of settings; the key.
+
+    Raises:
+        ConfigError: it has no such form, or the key leads through something that has no settings.
+    """
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise ConfigError(f"{override!r}: key.of.setting=value expected.")
+    set_value(tree, key, load_yaml(value, name=override))
+    return key
 
 
 def kept_form(recipe: Recipe) -> dict[str, Any]:
@@ -131,15 +181,20 @@ def _in_workspace(recipe: Recipe, workspace: Path) -> Recipe:
     return replace(recipe, folder=str(workspace / recipe.folder), model=model, features=within(recipe.features))
 
 
-def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of each key, by the keys that lead to it."""
+def _lines(text: str, *, name: str) -> dict[tuple[str, ...], int]:
+    """The line of each key, by the keys that lead to it. Raises ConfigError where one is there twice."""
     found: dict[tuple[str, ...], int] = {}
 
     def walk(node: Any, keys: tuple[str, ...]) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 here = (*keys, str(key.value))
-                found[here] = key.start_mark.line + 1
+                line = key.start_mark.line + 1
+                if here in found and here[-1] != _MERGE_KEY:
+                    raise ConfigError(
+                        f"{name}, line {line}: {'.'.join(here)}: is there already, in line {found[here]}. Keep one."
+                    )
+                found[here] = line
                 walk(value, here)
 
     walk(yaml.compose(text, Loader=yaml.SafeLoader), ())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from omniloom.train.shell_arithmetic import reckoned
 from omniloom.train.shell_words import Piece, Word, read_words
 
 UNKNOWN = "\0"
@@ -224,13 +225,29 @@ class _Followed:
             return piece.text
         if piece.kind == "output":
             return "." if piece.text == "pwd" else _unknown(f"output of {piece.text}")
+        if piece.kind == "arithmetic":
+            number = reckoned(piece.text, self._variables)
+            return _unknown(f"output of (({piece.text}))") if number is None else str(number)
         if piece.text in ("?", "$", "!"):
             return _unknown(f"${piece.text}")
-        name = piece.text.partition("[")[0]
-        if name in self._variables:
-            return " ".join(self._variables[name])
-        if piece.default or not name.isidentifier():
-            return piece.default
+        return self._of_variable(piece, piece.text.partition("[")[0])
+
+    def _of_variable(self, piece: Piece, name: str) -> str:
+        """The value of a variable, or what stands for it where it has none."""
+        value = " ".join(self._variables[name]) if name in self._variables else None
+        if value == "" and piece.operator.startswith(":"):
+            value = None
+        if piece.operator.endswith("+"):
+            return "" if value is None else "".join(map(self._value, piece.other))
+        if value is not None:
+            return value
+        if piece.operator.endswith(("-", "=")):
+            value = "".join(map(self._value, piece.other))
+            if piece.operator.endswith("="):
+                self._variables[name] = [value]
+            return value
+        if not name.isidentifier():
+            return ""
         if name not in self._unset:
             self._unset.add(name)
             self.script.remarks.append(f"{name} is not set; give --env {name}=VALUE if it matters")
@@ -272,8 +289,8 @@ class _Followed:
     def _tested(self, piece: Piece) -> str:
         """As `_value`; a variable that is not set is empty, as the shell has it."""
         name = piece.text.partition("[")[0]
-        if piece.kind == "variable" and name.isidentifier() and name not in self._variables:
-            return piece.default
+        if piece.kind == "variable" and not piece.operator and name.isidentifier() and name not in self._variables:
+            return ""
         return self._value(piece)
 
     def _remark(self, word: Word, told: str) -> None:

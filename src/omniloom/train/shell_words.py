@@ -8,9 +8,9 @@ from typing import Literal
 
 from omniloom.errors import ConfigError
 
-Kind = Literal["text", "variable", "output"]
+Kind = Literal["text", "variable", "arithmetic", "output"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!]")
-_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!])(\[[@*]\])?(?::?-(.*))?", re.DOTALL)
+_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!])(\[[@*]\])?(?:(:?[-=?+])(.*))?", re.DOTALL)
 _ARRAY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 SEPARATORS = (";;", "&&", "||", "\n", ";", "|", "&", "(", ")")
 
@@ -20,16 +20,18 @@ class Piece:
     """A piece of a word.
 
     Attributes:
-        kind: ``text``, a ``variable``, or the ``output`` of something that would have to be run.
-        text: itself; the variable's name; what would be run.
+        kind: ``text``, a ``variable``, ``arithmetic``, or the ``output`` of something that would have to be run.
+        text: itself; the variable's name; what is reckoned; what would be run.
         quoted: whether it stays one word whatever is in it.
-        default: what takes the place of a variable that is not set.
+        operator: of a variable in braces: ``-``, ``=``, ``?`` or ``+``, after a colon where an empty value is as none.
+        other: what follows the operator.
     """
 
     kind: Kind
     text: str
     quoted: bool
-    default: str = ""
+    operator: str = ""
+    other: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,10 @@ class _Reader:
                 return True
         return False
 
-    def _word(self) -> Word:
+    def _word(self, *, whole: bool = False) -> Word:
+        """The word that begins here; with ``whole`` all the text is one."""
         line, pieces = self._line, []
-        while self._at < len(self._text) and not self._ends_word():
+        while self._at < len(self._text) and (whole or not self._ends_word()):
             character = self._text[self._at]
             if character == "'":
                 pieces.append(Piece("text", self._until("'"), quoted=True))
@@ -159,22 +162,26 @@ class _Reader:
             return Piece("output", self._until("`").strip(), quoted)
         if self._text.startswith("$(", self._at):
             self._forward(1)
-            return Piece("output", self._balanced("(", ")").strip(), quoted)
-        if self._text.startswith("${", self._at):
-            self._forward(1)
-            within = self._balanced("{", "}")
-            match = _BRACED.fullmatch(within)
-            if match is None:
-                return Piece("output", f"${{{within}}}", quoted)
-            default = match[3] or ""
-            whole = quoted or default[:1] in ("'", '"')
-            return Piece("variable", match[1] + (match[2] or ""), whole, default=default.strip("\"'"))
+            within = self._balanced("(", ")").strip()
+            if within[:1] == "(" and within[-1:] == ")":
+                return Piece("arithmetic", within[1:-1].strip(), quoted)
+            return Piece("output", within, quoted)
         self._forward(1)
+        if self._text.startswith("{", self._at):
+            return self._braced(self._balanced("{", "}"), quoted=quoted)
         name = _NAME.match(self._text, self._at)
         if name is None:
             return Piece("text", "$", quoted)
         self._forward(len(name[0]))
         return Piece("variable", name[0], quoted)
+
+    def _braced(self, within: str, *, quoted: bool) -> Piece:
+        match = _BRACED.fullmatch(within)
+        if match is None:
+            return Piece("output", f"${{{within}}}", quoted)
+        other = _Reader(match[4] or "", self._where)._word(whole=True).pieces
+        one_word = quoted or (bool(other) and all(piece.quoted for piece in other))
+        return Piece("variable", match[1] + (match[2] or ""), one_word, match[3] or "", other)
 
     def _until(self, quote: str) -> str:
         begun, start = self._line, self._at + 1
