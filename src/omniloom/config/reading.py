@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -85,6 +86,8 @@ def _read(kind: Any, value: Any, place: Place, path: Sequence[str]) -> Any:
             raise _wrong(path, place, f"{_told(value)} found; a mapping of names expected")
         of = get_args(kind)[1]
         return {str(key): read_dataclass(of, one, place=place, path=(*path, str(key))) for key, one in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _wrong(path, place, f"{value} found; a number that is not beyond all others expected")
     try:
         return _adapter(kind).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from omniloom.errors import DatasetError
 from omniloom.model.documents import Documents
 from omniloom.model.dropout import draws
 from omniloom.model.llava import ShownTiles
@@ -132,7 +133,7 @@ class Feed:
         self.seconds_waited = 0.0
 
     def take(self, count: int) -> list[PackedMicroBatch]:
-        """So many micro-batches. Raises StopIteration where the data has nothing."""
+        """So many micro-batches. Raises DatasetError where a whole pass over the data gives none."""
         started = time.perf_counter()
         batches = [self._next() for _ in range(count)]
         self.seconds_waited += time.perf_counter() - started
@@ -143,4 +144,10 @@ class Feed:
             return next(self._pass)
         except StopIteration:
             self._pass = iter(self._loader)
-            return next(self._pass)
+        batch = next(self._pass, None)
+        if batch is None:
+            raise DatasetError(
+                "the loader gives no batch: the data set is empty, or nothing of it can be used. "
+                "`omniloom inspect` shows its samples, and why some are left out."
+            )
+        return batch

@@ -23,8 +23,9 @@ from omniloom.storage.files import replace_file
 from omniloom.train.balancing import ToldByLoader, balanced_loader
 from omniloom.train.checkpoint import Checkpoints
 from omniloom.train.data import task_encoder, training_data
+from omniloom.train.fault_counts import FaultCounts
 from omniloom.train.filling import fill_model
-from omniloom.train.hooks import HookedLoader, after_each_step
+from omniloom.train.hooks import HookedLoader, after_each_step, before_first_step
 from omniloom.train.kept_features import KeptFeatures
 from omniloom.train.left_out import LeftOut
 from omniloom.train.looking_on import hooks_of
@@ -32,7 +33,7 @@ from omniloom.train.loop import LoopConfig, Run
 from omniloom.train.model_files import model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import dropout_of, freeze, lora_of
-from omniloom.train.recipe import Recipe, kept_form
+from omniloom.train.recipe import Recipe, kept_form, refuse_contradictions
 from omniloom.train.taken_ahead import taken_ahead
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
 
@@ -41,7 +42,9 @@ RECIPE_FILE = "recipe.yaml"
 
 def build(recipe: Recipe) -> Run:
     """Everything that a run works with. All ranks call it."""
-    device = own_device()
+    refuse_contradictions(recipe)
+    device, folder = own_device(), Path(recipe.folder)
+    folder.mkdir(parents=True, exist_ok=True)  # a folder that may not be made is told before the model is read
     ranks = lay_out(recipe.parallel, device=device.type)
 
     config = model_config(recipe.model)
@@ -56,16 +59,16 @@ def build(recipe: Recipe) -> Run:
     workers = WorkerConfig(
         rank=ranks.data_rank, world_size=ranks.data_ranks, data_parallel_group=ranks.data,
         num_workers=recipe.data.num_workers, lanes=recipe.data.lanes, seed_offset=recipe.seed,
+        faults=recipe.data.faults.policy(folder),
     )  # fmt: skip
     encoder = task_encoder(recipe.data, recipe.model, config)
     hooks = hooks_of(recipe, model, config=config, encoder=encoder, workers=workers, device=device)
     loop = _loop(recipe, data_ranks=ranks.data_ranks)
-    folder = Path(recipe.folder)
     left_out = LeftOut(folder, rank=distributed.get_rank() if distributed.is_initialized() else 0)
     loader = _loader(recipe, encoder, workers, loop) if ranks.loads else None
     own = None if loader is None else left_out.watched(taken_ahead(loader, micro_batches=loop.micro_batches))
     balanced = balanced_loader(own, recipe, config, loop=loop, group=ranks.data)
-    hooks += [ToldByLoader(balanced), left_out]
+    hooks += [ToldByLoader(balanced), left_out, FaultCounts(loader)]
     if recipe.features is not None:
         hooks.append(KeptFeatures(model, Path(recipe.features)))
 
@@ -84,6 +87,7 @@ def build(recipe: Recipe) -> Run:
         everyone=ranks.everyone,
         pipeline=pipeline_of(model),
         left_out=left_out.write,
+        begins=before_first_step(hooks),
         after_step=after_each_step(hooks),
         facts={"recipe": kept_form(recipe)},
         data_sets=_data_sets(loader, group=ranks.everyone, device=device),

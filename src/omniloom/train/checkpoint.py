@@ -25,7 +25,8 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import async_save as begin_saving_tensors
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
-from omniloom.errors import ConfigError, StateError
+from omniloom.errors import ConfigError, StateError, StorageError
+from omniloom.storage.urls import redacted
 from omniloom.train.checkpoint_places import (
     LOADER,
     Address,
@@ -121,6 +122,9 @@ class Checkpoints:
             optimizer: whose states are saved.
             trainer: plain values, from the first rank.
             loader: this rank's loader state.
+
+        Raises:
+            StorageError: it, or the one before, could not be written.
         """
         self.finish()
         if _rank() == 0:
@@ -132,7 +136,7 @@ class Checkpoints:
         writer = self._place.writer(step)
         if self.config.asynchronous:  # its thread warns after this call has returned, so the filter has to stay
             warnings.filterwarnings("ignore", message=_ALONE_WARNING)
-        with _quiet():
+        with _quiet(), self._told_if_not_written(step):
             if self.config.asynchronous:
                 future = begin_saving_tensors(state, storage_writer=writer, process_group=self._group)
                 self._writing = future, step  # type: ignore[assignment]
@@ -142,13 +146,18 @@ class Checkpoints:
         self.finish()
 
     def finish(self) -> None:
-        """Wait for what is being written, and give it its final name. All ranks call it."""
+        """Wait for what is being written, and give it its final name. All ranks call it.
+
+        Raises:
+            StorageError: it could not be written.
+        """
         if self._writing is None:
             return
         future, step = self._writing
         self._writing = None
         if future is not None:
-            future.result()
+            with self._told_if_not_written(step):
+                future.result()
         self._wait_for_all()
         if _rank() == 0:
             self._place.complete(step)
@@ -177,7 +186,7 @@ class Checkpoints:
         except StateError:
             raise
         except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
-            raise StateError(f"{path}: does not fit this model: {error}") from error
+            raise StateError(_misfit(path, error)) from error
         _fill(model, optimizer, state)
         return Resumed(int(trainer["step"]), trainer, loader_states(path))
 
@@ -185,6 +194,20 @@ class Checkpoints:
         """The complete checkpoint of the most steps; ``None`` where there is none."""
         found = self._place.found()
         return found[max(found)] if found else None
+
+    @contextmanager
+    def _told_if_not_written(self, step: int) -> Iterator[None]:
+        """Errors of torch's writers, which are about a disk as a rule, as ours: with what is left to go on from."""
+        try:
+            yield
+        except (OSError, RuntimeError, CheckpointException) as error:
+            found = self._place.found()
+            left = f"a run goes on from step {max(found)}" if found else "there is no other one yet"
+            raise StorageError(
+                f"{redacted(str(self.folder))}: the checkpoint of step {step} could not be written: "
+                f"{_cause(error)}. Make room, or see who may write there, and give the same command again: "
+                f"{left}."
+            ) from error
 
     def _remove_old(self) -> None:
         found = self._place.found()
@@ -217,7 +240,20 @@ def read_weights(path: Address, tensors: Mapping[str, torch.Tensor]) -> None:
     except StateError:
         raise
     except (RuntimeError, ValueError, KeyError, CheckpointException) as error:
-        raise StateError(f"{path}: does not fit this model: {error}") from error
+        raise StateError(_misfit(path, error)) from error
+
+
+def _misfit(path: Address, error: BaseException) -> str:
+    return (
+        f"{path}: does not fit this model: {_cause(error)}. Is it that of a recipe with other parts or another model?"
+    )
+
+
+def _cause(error: BaseException) -> str:
+    """What is wrong in a line, without the traceback that torch tells it with; of several ranks, by the first."""
+    if isinstance(error, CheckpointException) and error.failures:
+        error = next(iter(error.failures.values()))[0]
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).removesuffix(".")
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:

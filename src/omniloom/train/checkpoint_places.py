@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 
 from omniloom.errors import StateError, StorageError
 from omniloom.storage.files import replace_file
+from omniloom.storage.messages import storage_error
 from omniloom.storage.open import is_local, local_path, open_store
 from omniloom.storage.urls import is_url, join_url, redacted, relative_to
 from omniloom.train.sound_reading import METADATA, SoundReader
@@ -28,6 +29,7 @@ Address = Path | str
 """A checkpoint's folder: a path, or a URL as text."""
 
 _STEP = re.compile(r"step-(\d{8})")
+_LEFT_BEHIND = re.compile(r"step-\d{8}\.(partial|removed)")
 _THREADS = 16
 
 
@@ -71,9 +73,13 @@ class DiskPlace:
         self._folder = folder
 
     def begin(self, step: int) -> None:
-        """Make the folder of a checkpoint that is not complete."""
-        shutil.rmtree(self._partial(step), ignore_errors=True)
-        (self._partial(step) / LOADER).mkdir(parents=True)
+        """Make the folder of a checkpoint that is not complete; what kills and full disks left is removed."""
+        for left in self._left_behind():
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            (self._partial(step) / LOADER).mkdir(parents=True)
+        except OSError as error:
+            raise storage_error("write", self._partial(step), error) from error
 
     def write(self, step: int, name: str, text: str) -> None:
         """Write a small file."""
@@ -86,15 +92,18 @@ class DiskPlace:
     def complete(self, step: int) -> None:
         """Give it its final name."""
         final = self._folder / step_name(step)
-        shutil.rmtree(final, ignore_errors=True)
-        self._partial(step).rename(final)
+        try:
+            before = self._named_away(step) if final.exists() else None
+            self._partial(step).rename(final)
+        except OSError as error:
+            raise storage_error("write", final, error) from error
+        if before is not None:
+            shutil.rmtree(before, ignore_errors=True)
         replace_file(self._folder / LATEST, json.dumps({"step": step, "folder": final.name}))
 
     def remove(self, step: int) -> None:
         """Take its name away first, so that none is complete that is half removed."""
-        gone = self._folder / f"{step_name(step)}.removed"
-        (self._folder / step_name(step)).rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(self._named_away(step), ignore_errors=True)
 
     def found(self) -> dict[int, Path]:
         """The complete checkpoints by their steps."""
@@ -107,6 +116,16 @@ class DiskPlace:
 
     def _partial(self, step: int) -> Path:
         return self._folder / f"{step_name(step)}.partial"
+
+    def _named_away(self, step: int) -> Path:
+        """Take a step its name; what then lies there is no checkpoint."""
+        gone = self._folder / f"{step_name(step)}.removed"
+        shutil.rmtree(gone, ignore_errors=True)
+        return (self._folder / step_name(step)).rename(gone)
+
+    def _left_behind(self) -> list[Path]:
+        """Steps that were being written, or removed, when a process ended: each may be as large as a checkpoint."""
+        return [path for path in self._folder.glob("step-*") if _LEFT_BEHIND.fullmatch(path.name)]
 
 
 class StorePlace:

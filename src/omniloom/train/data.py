@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.open import get_train_dataset
+from omniloom.data.pipeline.faults import DEFAULT_IN_A_ROW, FaultPolicy
 from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.train.model_files import ModelConfig, model_tokenizer
@@ -19,7 +20,36 @@ from omniloom.vlm.statistics import PixelStatistics
 from omniloom.vlm.talks import MEGATRON_RULES, TalkRules
 from omniloom.vlm.task_encoder import LlavaSettings, LlavaTaskEncoder
 
+QUARANTINE = "left-out-samples.jsonl"
 _LEAST_AHEAD = 4  # with two, one slow batch among a few is waited for: 2.9 % of the time against 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultConfig:
+    """What becomes of samples that cannot be read, decoded or encoded. They are always counted.
+
+    Attributes:
+        action: ``skip`` leaves them out; ``quarantine`` also writes each to ``left-out-samples.jsonl`` in the run's
+            folder, with its place and the cause; ``raise`` ends the run with the first one.
+        in_a_row: so many without a good one between them, in a lane, end the run; 0: no number does.
+        share: of a lane's samples that may be left out, looked at after its first 100; ``None``: any.
+    """
+
+    action: Literal["skip", "quarantine", "raise"] = "skip"
+    in_a_row: int = DEFAULT_IN_A_ROW
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.in_a_row < 0 or (self.share is not None and not 0 <= self.share < 1):
+            raise ConfigError(
+                f"in_a_row {self.in_a_row} and share {self.share} found; at least 0, and a share from 0 to below 1, "
+                "expected."
+            )
+
+    def policy(self, folder: Path) -> FaultPolicy:
+        """The loader's policy of a run in a folder."""
+        written = str(folder / QUARANTINE) if self.action == "quarantine" else None
+        return FaultPolicy(self.action, in_a_row=self.in_a_row, share=self.share, quarantine_path=written)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +89,7 @@ class DataConfig:
         prefetch_factor: batches that each of them makes ahead; ``None``: those of the next step and half as many again,
             four at least, so that neither a slow batch nor a step of many micro-batches is waited for.
         lanes: streams of the run; ``None``: a multiple of ranks and workers, and of 12.
+        faults: what becomes of samples that cannot be used.
     """
 
     train: str
@@ -90,10 +121,13 @@ class DataConfig:
     num_workers: int = 2
     prefetch_factor: int | None = None
     lanes: int | None = None
+    faults: FaultConfig = field(default_factory=FaultConfig)
 
     def __post_init__(self) -> None:
         if self.prefetch_factor is not None and self.prefetch_factor < 1:
             raise ConfigError(f"data.prefetch_factor: {self.prefetch_factor} found; at least 1 expected.")
+        if self.most_questions is not None and self.most_questions < 1:
+            raise ConfigError(f"data.most_questions: {self.most_questions} found; at least 1 expected.")
         if self.batch_size < 1 or (self.global_batch_size is not None and self.global_batch_size < 1):
             raise ConfigError(
                 f"data: batch_size {self.batch_size} and global_batch_size {self.global_batch_size} found; "

@@ -18,11 +18,13 @@ from omniloom.model.lora import add_lora
 from omniloom.model.loss import IGNORED
 from omniloom.parallel.memory import KINDS, Load, PartMemory, RankMemory, rank_memory
 from omniloom.train.data import task_encoder, training_data
+from omniloom.train.fault_counts import left_out_in_words, left_out_of
 from omniloom.train.flops import Work, training_flops
 from omniloom.train.meter import PEAK_FLOPS, peak_flops
 from omniloom.train.model_files import model_config
 from omniloom.train.parts import counts, freeze, lora_of
-from omniloom.train.recipe import Recipe
+from omniloom.train.recipe import Recipe, refuse_contradictions
+from omniloom.train.schedule import learning_rate
 
 _SAMPLED_BATCHES = 16
 _SAMPLED_SAMPLES = 64
@@ -40,10 +42,12 @@ class _Sampled:
     Attributes:
         works: what they hold.
         obstacle: why no data could be read.
+        left_out: what of the samples that were looked at is of no use, in words; empty: all of them are.
     """
 
     works: Sequence[Work]
     obstacle: str | None = None
+    left_out: str = ""
 
 
 def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None) -> str:
@@ -57,6 +61,7 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
     Raises:
         ConfigError: the recipe does not fit together, or not on so many ranks.
     """
+    refuse_contradictions(recipe)
     config = model_config(recipe.model)
     model = build_module(config, device="meta")
     add_lora(model, lora_of(recipe.parts))
@@ -76,6 +81,7 @@ def describe(recipe: Recipe, *, ranks: int = 1, device_bytes: int | None = None)
         _parameters(parts),
         _data(recipe, sampled, micro_batches, ranks),
         _memory(stages, recipe, _batch_bytes(config, largest) * micro_batches, device_bytes),
+        [_learning_rates(recipe)],
         [f"checkpoint: {_size(checkpoint_bytes(parts))}, over all ranks"],
         _time(
             recipe,
@@ -122,8 +128,9 @@ def _sample(recipe: Recipe, config: LlavaConfig) -> _Sampled:
                 )
                 for batch in islice(iter(loader), most)
             ]
+            reasons, samples = left_out_of(loader.stats())
         if works:
-            return _Sampled(works)
+            return _Sampled(works, left_out=left_out_in_words(reasons, samples) if reasons else "")
         obstacle = "no batch came"
     except OmniloomError as error:
         obstacle = str(error)
@@ -165,6 +172,8 @@ def _data(recipe: Recipe, sampled: _Sampled, micro_batches: int, ranks: int) -> 
         f"a step: {micro_batches} micro-batch{'es' * (micro_batches > 1)} of {loading} "
         f"rank{'s' * (loading > 1)}, {tokens * micro_batches * loading:,.0f} tokens",
     ]
+    if sampled.left_out:
+        lines.append(f"{sampled.left_out} (`omniloom inspect` shows them)")
     if data.pack_tokens is not None and sampled.obstacle is None:
         lines.append(f"packs are {100 * tokens / (data.pack_tokens * data.batch_size):.1f} % full")
     return lines
@@ -231,6 +240,22 @@ def _advice(memory: RankMemory, recipe: Recipe) -> list[str]:
     if parallel.tower_weights == "replicated" and "vision_tower" in memory.parts:
         told.append((memory.parts["vision_tower"].total, "parallel.tower_weights: sharded cuts the vision_tower's"))
     return [text for _, text in sorted(told, reverse=True)]
+
+
+def _learning_rates(recipe: Recipe) -> str:
+    """The rates of a run's steps, as they will be; a peak that is never reached is told."""
+    schedule, steps = recipe.schedule, recipe.loop.steps
+    first, last, highest = 0, steps - 1, min(schedule.warmup(steps), steps - 1)
+    rates = {
+        step: learning_rate(schedule, step, steps=steps) for step in (first, highest - 1, highest, last) if step >= 0
+    }
+    highest = max(rates, key=lambda step: rates[step])
+    told = (
+        f"learning rate, {schedule.decay}: {rates[first]:.3g} in the first step, {rates[highest]:.3g} in step "
+        f"{highest + 1:,}, {rates[last]:.3g} in the last"
+    )
+    reached = rates[highest] > 0.95 * schedule.peak
+    return told if reached else f"{told}; schedule.peak {schedule.peak:g} IS NEVER REACHED: the warm-up is too long"
 
 
 def _time(

@@ -48,6 +48,8 @@ class HangConfig:
     def __post_init__(self) -> None:
         if self.after_seconds < 0:
             raise ConfigError(f"hang.after_seconds: {self.after_seconds:g} found; it cannot be below 0.")
+        if self.end and not self.after_seconds:
+            raise ConfigError("hang.end: found without hang.after_seconds, which says after how long a run has to end.")
 
 
 @dataclass(frozen=True)
@@ -82,15 +84,18 @@ class HangWatch(Hook):
         config: when.
         folder: of the run, which all ranks see.
         rank, ranks: of this process, and how many there are.
-        first_step: steps that were taken before this process began.
     """
 
-    def __init__(self, config: HangConfig, folder: Path, *, rank: int, ranks: int, first_step: int = 0) -> None:
+    def __init__(self, config: HangConfig, folder: Path, *, rank: int, ranks: int) -> None:
         self._config, self._folder, self._rank, self._ranks = config, folder / FOLDER, rank, ranks
-        self._step, self._doing, self._since = first_step + 1, "starts", time.monotonic()
+        self._step, self._doing, self._since = 1, "starts", time.monotonic()
         self._main = threading.get_ident()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def begins(self, step: int) -> None:
+        """A run that goes on is at another step than the first."""
+        self._step = step + 1
 
     def waiting(self) -> None:
         """A batch is waited for; with the first one the watch begins."""

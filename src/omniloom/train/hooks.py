@@ -9,6 +9,10 @@ from typing import Any
 class Hook:
     """Looks on. Each rank has the same hooks in the same order, so a hook may use collectives after a step."""
 
+    def begins(self, step: int) -> None:
+        """So many steps were taken before this process takes its first."""
+        del step
+
     def waiting(self) -> None:
         """A batch of the loader is waited for from now on."""
 
@@ -62,6 +66,16 @@ class HookedLoader:
             hook.close()
         if hasattr(self._loader, "close"):
             self._loader.close()
+
+
+def before_first_step(hooks: Sequence[Hook]) -> Callable[[int], None]:
+    """What tells hooks where a run begins, or goes on."""
+
+    def begins(step: int) -> None:
+        for hook in hooks:
+            hook.begins(step)
+
+    return begins
 
 
 def after_each_step(hooks: Sequence[Hook]) -> Callable[[int], Mapping[str, float]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,16 @@ class LoopConfig:
     limit_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.micro_batches < 1:
-            raise ConfigError(f"steps {self.steps} and micro_batches {self.micro_batches} found; at least 1 expected.")
+        if min(self.steps, self.micro_batches, self.most_skips) < 1:
+            raise ConfigError(
+                f"steps {self.steps}, micro_batches {self.micro_batches} and most_skips {self.most_skips} found; at "
+                "least 1 of each expected."
+            )
+        if min(self.clip_norm, self.most_norm, self.limit_seconds) < 0:
+            raise ConfigError(
+                f"clip_norm {self.clip_norm:g}, most_norm {self.most_norm:g} and limit_seconds {self.limit_seconds:g} "
+                "found; they cannot be below 0."
+            )
 
 
 @dataclass(kw_only=True)
@@ -68,6 +77,7 @@ class Run:
         everyone: all ranks, which stop together, where they are more than `group`.
         pipeline: takes the gradients where the model is cut into stages.
         left_out: called with a step that was left out, its loss and its norm; all ranks call it.
+        begins: called once, with the number of steps that were taken before this process; all ranks call it.
         after_step: called with the number of steps taken, for evaluation and the like; all ranks call it.
         facts: what each checkpoint says of the run, such as its recipe.
         data_sets: names of the data sets of a mix, whose losses are told apart; empty: there is one.
@@ -85,6 +95,7 @@ class Run:
     everyone: distributed.ProcessGroup | None = None
     pipeline: Pipeline | None = None
     left_out: Callable[[int, float, float], None] | None = None
+    begins: Callable[[int], None] | None = None
     after_step: Callable[[int], Mapping[str, float]] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     data_sets: Sequence[str] = ()
@@ -98,11 +109,13 @@ def train(run: Run) -> int:
     """
     device = next(run.model.parameters()).device
     step, skips = _resume(run)
+    if run.begins is not None:
+        run.begins(step)
     watch = StopWatch(limit_seconds=run.loop.limit_seconds)
     log = StepLog(run.folder, run.log, steps=run.loop.steps, first_step=step, writing=_first_rank())
     feed = Feed(run.loader, device, sets=len(run.data_sets))
     run.model.train()
-    with watch.listening():
+    with watch.listening(), _completing(run.checkpoints):
         while step < run.loop.steps:
             started, waited = time.perf_counter(), feed.seconds_waited
             rate = learning_rate(run.schedule, step, steps=run.loop.steps)
@@ -130,6 +143,17 @@ def train(run: Run) -> int:
     run.checkpoints.finish()
     log.close()
     return step
+
+
+@contextmanager
+def _completing(checkpoints: Checkpoints) -> Iterator[None]:
+    """Where the run fails, the checkpoint that is being written is completed, if all ranks are sure to fail alike."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, TrainingError) or not distributed.is_initialized():
+            checkpoints.finish()
+        raise
 
 
 def _resume(run: Run) -> tuple[int, int]:

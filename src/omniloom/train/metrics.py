@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 from omniloom.errors import ConfigError
+from omniloom.storage.files import replace_file
 from omniloom.train.answer_pages import FOLDER, Answer, read_answers
 
 logger = logging.getLogger("omniloom")
@@ -34,6 +35,7 @@ _FOR_PEOPLE = {
     "fill": "fill",
     "data_wait_seconds": "data wait",
     "skipped_steps": "skipped",
+    "left_out_samples": "left out",
 }
 _WANDB_ID = "wandb-run-id"
 
@@ -68,6 +70,12 @@ class LogConfig:
     wandb_project: str | None = None
     peak_flops: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.every_steps < 1 or self.peak_flops < 0:
+            raise ConfigError(
+                f"every_steps {self.every_steps} and peak_flops {self.peak_flops:g} found; at least 1 and 0 expected."
+            )
+
 
 class StepLog:
     """Writes the steps of a run; on other ranks than the first it does nothing.
@@ -90,9 +98,8 @@ class StepLog:
         self._writers: list[Writer] = []
         if writing:
             path = folder / STEPS_FILE
-            path.parent.mkdir(parents=True, exist_ok=True)
             kept = [line for line in _lines(path) if json.loads(line)["step"] <= first_step]
-            path.write_text("".join(f"{line}\n" for line in kept))
+            replace_file(path, "".join(f"{line}\n" for line in kept))
             self._file = path.open("a", buffering=1)
             self._writers = _writers(folder, config, first_step=first_step)
 

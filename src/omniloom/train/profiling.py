@@ -52,15 +52,18 @@ class Profiler(Hook):
         config: which steps.
         folder: of the run.
         rank: of this process.
-        first_step: steps that were taken before this process began.
     """
 
-    def __init__(self, config: ProfileConfig, folder: Path, *, rank: int, first_step: int = 0) -> None:
+    def __init__(self, config: ProfileConfig, folder: Path, *, rank: int) -> None:
         self._config, self._folder, self._rank = config, folder, rank
         self._wanted = config.first_step > 0 and rank in config.ranks
-        self._taken = first_step
+        self._taken = 0
         self._running: Any = None
         self._begun = 0
+
+    def begins(self, step: int) -> None:
+        """A run that goes on is at another step than the first."""
+        self._taken = step
 
     def waiting(self) -> None:
         """Start with the first step of the window that comes."""

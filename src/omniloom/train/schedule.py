@@ -44,6 +44,10 @@ class ScheduleConfig:
         if self.decay_steps is not None and self.decay_steps < 1:
             raise ConfigError(f"schedule: decay_steps {self.decay_steps} found; at least 1 expected.")
 
+    def warmup(self, steps: int) -> int:
+        """Steps that go up, of a run of so many."""
+        return self.warmup_steps or round(self.warmup_share * steps)
+
 
 def learning_rate(config: ScheduleConfig, step: int, *, steps: int) -> float:
     """The rate of a step.
@@ -53,7 +57,7 @@ def learning_rate(config: ScheduleConfig, step: int, *, steps: int) -> float:
         step: number of the step, from 0.
         steps: steps of the run.
     """
-    warmup = config.warmup_steps or round(config.warmup_share * steps)
+    warmup = config.warmup(steps)
     if step < warmup:
         return config.peak * (step + 1) / warmup
     if config.decay == "constant":
