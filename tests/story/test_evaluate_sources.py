@@ -247,7 +247,7 @@ def test_a_result_says_who_answered_and_how(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "said.jsonl.model.json").write_text(json.dumps({"model": "runs/a", "task": "textvqa", "seed": 3}))
     assert run(["evaluate", "textvqa", "--answers", str(said), "--ground-truth", str(truth), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert (told["model"], told["sampling"], told["metric_version"]) == ("runs/a", {"seed": 3}, "1")
+    assert (told["model"], told["sampling"], told["metric_version"]) == ("runs/a", {"seed": 3}, "2")
     assert told["counts"]["failed"] == 2
     assert told["counts"] | {"expected": 3, "answered": 1, "missing": 1, "empty": 1, "scored": 3} == told["counts"]
     assert len(told["prompts_sha256"]) == 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ def read_answers(path: Path, task: Task) -> AnswerFile:
     return AnswerFile(answers, {str(file): fingerprint(file) for file in files})
 
 
+def read_several(paths: Sequence[Path], task: Task) -> AnswerFile:
+    """The answers in several files, folders or prefixes, one after the other; each as `read_answers` takes it."""
+    given = [read_answers(path, task) for path in paths]
+    files = {name: digest for each in given for name, digest in each.files.items()}
+    return AnswerFile([answer for each in given for answer in each.answers], files)
+
+
 def fingerprint(path: Path) -> str:
     """The SHA-256 of a file, or of the files of a folder, or of a prefix of tables, with their names."""
     if path.is_file():
@@ -110,8 +118,9 @@ def _harness_log(path: Path, task: Task) -> list[Path]:
 def _of_prefix(path: Path, task: Task) -> list[Path]:
     """Megatron's files of the task under a prefix; else all that begin so."""
     names = [task.name, *(theirs for theirs, ours in MEGATRON_NAMES.items() if ours == task.name)]
-    of_task = [file for name in names for file in path.parent.glob(f"{path.name}-{name}-dprank=*.jsonl")]
-    return sorted(of_task or path.parent.glob(f"{path.name}*.jsonl"))
+    beginning = escape(path.name)
+    of_task = [file for name in names for file in path.parent.glob(f"{beginning}-{name}-dprank=*.jsonl")]
+    return sorted(of_task or path.parent.glob(f"{beginning}*.jsonl"))
 
 
 def _of_file(path: Path, task: Task) -> list[Answer]:
@@ -150,7 +159,8 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
     name = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), None)
     # The first column that is there, blank or not: a later one may hold what is right.
     said = next((column for column in columns if column in row), None)
-    asked, shown, target = (_text(row, each) for each in (_ASKED_COLUMNS, _SHOWN_COLUMNS, _TARGET_COLUMNS))
+    targets = _TARGET_COLUMNS if said == "answer" else (*_TARGET_COLUMNS, "answer")
+    asked, shown, target = (_text(row, each) for each in (_ASKED_COLUMNS, _SHOWN_COLUMNS, targets))
     nameless = name is None and not (asked or shown or target)
     if nameless or said is None:
         lacking, columns = ("id", ID_COLUMNS) if nameless else ("answer", columns)

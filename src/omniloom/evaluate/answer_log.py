@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -14,6 +15,7 @@ from omniloom.errors import ConfigError
 from omniloom.storage.files import replace_file
 
 Row = Mapping[str, Any]
+_MODEL, _FINGERPRINT = "model", "model_fingerprint"
 
 
 class AnswerLog:
@@ -23,7 +25,7 @@ class AnswerLog:
 
     Args:
         output: a ``.jsonl`` file; beside it, ``<output>.model.json`` says whose answers these are.
-        identity: what the answers hang on.
+        identity: what the answers hang on. Of one with equal ``model_fingerprint``, ``model`` may have moved.
     """
 
     def __init__(self, output: Path, identity: Mapping[str, Any]) -> None:
@@ -97,11 +99,13 @@ class AnswerLog:
             side.write(json.dumps(self._identity, indent=1))
             side.flush()
             return
-        there = json.loads(text) if text.strip() else {}
+        there = made_by(text, where=side.name)
+        weights = there.get(_FINGERPRINT)
+        moved = weights is not None and weights == self._identity.get(_FINGERPRINT)
         differing = [
             f"{key} {there.get(key)!r}, now {self._identity.get(key)!r}"
             for key in self._identity | there
-            if there.get(key) != self._identity.get(key)
+            if there.get(key) != self._identity.get(key) and not (moved and key == _MODEL)
         ]
         if differing:
             raise ConfigError(
@@ -109,18 +113,35 @@ class AnswerLog:
             )
 
     def _pieces(self) -> list[Path]:
-        return sorted(self._output.parent.glob(_escaped(piece_of(self._output, None))))
+        names = (escape(part) for part in (self._output.stem, self._output.suffix))
+        return sorted(self._output.parent.glob("-dprank=*".join(names)))
 
 
-def piece_of(output: Path, rank: int | None) -> Path:
-    """Where a rank writes; the first to the file itself. ``None``: a pattern of the files of all others."""
-    if rank == 0:
-        return output
-    return output.with_name(f"{output.stem}-dprank={'*' if rank is None else rank}{output.suffix}")
+def piece_of(output: Path, rank: int) -> Path:
+    """Where a rank writes; the first to the file itself."""
+    return output if rank == 0 else output.with_name(f"{output.stem}-dprank={rank}{output.suffix}")
+
+
+def made_by(text: str, *, where: object) -> dict[str, Any]:
+    """What stands beside answers of who made them; empty where nothing does. Raises ConfigError for anything else."""
+    try:
+        told = json.loads(text) if text.strip() else {}
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise ConfigError(
+            f"{where}: not what `omniloom generate` writes beside its answers: {text[:60]!r} found, a JSON object "
+            "expected. Remove it together with the answers, and have them made again."
+        )
+    return told
 
 
 def rows_there(path: Path) -> dict[str, Row]:
-    """Answers in a file by id. A line that a kill cut off is taken away, so that the file goes on after whole ones."""
+    """Answers in a file by id. A line that a kill cut off is taken away, so that the file goes on after whole ones.
+
+    Raises:
+        ConfigError: a whole line is none of ours.
+    """
     if not path.is_file():
         return {}
     data = path.read_bytes()
@@ -128,10 +149,16 @@ def rows_there(path: Path) -> dict[str, Row]:
     if whole < len(data):
         os.truncate(path, whole)
     rows: dict[str, Row] = {}
-    for line in data[:whole].decode("utf-8", "surrogatepass").split("\n"):
+    for number, line in enumerate(data[:whole].split(b"\n"), 1):
         if line:
-            row = json.loads(line)
-            rows.setdefault(str(row["sample_id"]), row)
+            try:
+                row = json.loads(line.decode("utf-8", "surrogatepass"))
+                rows.setdefault(str(row["sample_id"]), row)
+            except (ValueError, TypeError, LookupError):
+                raise ConfigError(
+                    f"{path}: line {number} is no answer with its sample_id: {line[:60]!r} found. Remove that line, "
+                    "and the same command makes the answer again."
+                ) from None
     return rows
 
 
@@ -148,8 +175,3 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def _escaped(pattern: Path) -> str:
-    """The name of a pattern, with nothing special in it but its star."""
-    return "".join(f"[{character}]" if character in "[?" else character for character in pattern.name)

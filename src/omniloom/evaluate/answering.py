@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from omniloom.errors import ConfigError, OmniloomError, SampleError
+from omniloom.errors import ConfigError, OmniloomError, SampleError, StoreAwayError
 from omniloom.evaluate.agreed import agreed_answers
-from omniloom.evaluate.answer_log import AnswerLog, append, piece_of, rows_there
+from omniloom.evaluate.answer_log import AnswerLog, Row, append, piece_of, rows_there
 from omniloom.evaluate.pictures import Pictures
 from omniloom.evaluate.ranks import Share
+from omniloom.evaluate.result import check_ids
 from omniloom.evaluate.task import Item, Task
 from omniloom.generate.batches import batches_by_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.model.llava import Llava
+from omniloom.vlm.template import ChatTemplate
 
 Progress = Callable[[int, int, float], None]
 """Called with items answered, items in all, and seconds since the start."""
@@ -109,8 +112,10 @@ def answer_items(
         progress: called after each batch, on the first rank.
 
     Raises:
-        ConfigError: the file has answers of another model, task or prompt.
+        ConfigError: an id comes twice, or the file has answers of another model, task or setting, or to other
+            questions.
     """
+    check_ids(task, items)
     share = share or Share()
     mine = list(items[config.partition :: config.partitions])
     sampling = config.sampling
@@ -118,10 +123,12 @@ def answer_items(
     seen = {} if config.num_frames is None else {"num_frames": config.num_frames}
     seen |= {"samples": config.samples} if config.samples > 1 else {}
     made_by = {"model": model_name, "model_fingerprint": fingerprint, "task": task.name, "system": config.system}
+    made_by["template"] = _template_name(prompter)
     log = AnswerLog(output, {**made_by, **chosen_by, **seen})
     _all_or_none(share, log.__enter__)
     try:
         there = rows_there(output)
+        _check_questions(prompter, task, mine, there, output)
         missing = share.from_first([item.id for item in mine if item.id not in there])
         asked = set(missing[share.number :: share.shares])
         asking = _Asking(prompter, task, Pictures(images, num_frames=config.num_frames), config)
@@ -135,6 +142,34 @@ def answer_items(
         log.close()
     failed = {name: reason for _, failures in told for name, reason in failures.items()}
     return Answered(len(mine), sum(number for number, _ in told), len(mine) - len(missing), failed)
+
+
+def _template_name(prompter: Prompter) -> str:
+    """What tells a chat template from another."""
+    template = prompter.template
+    if isinstance(template, ChatTemplate):
+        return template.name
+    return f"{template.name} {sha256(template.source.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _check_questions(
+    prompter: Prompter, task: Task, items: Iterable[Item], there: Mapping[str, Row], output: Path
+) -> None:
+    """See that answers that are there are to the questions of their items."""
+    if isinstance(prompter.template, ChatTemplate) and prompter.template.ignores_user:
+        return
+    for item in items:
+        asked = _plain(task.prompt(item))
+        before = str(there[item.id].get("prompt", asked)) if item.id in there else asked
+        if asked not in _plain(before):
+            raise ConfigError(
+                f"{output}: the answer to {item.id!r} there is to {before[:200]!r}; an answer to {asked[:200]!r} "
+                "expected. Write to another file."
+            )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("<image>", " ").split())
 
 
 def _all_or_none(share: Share, enter: Callable[[], object]) -> None:
@@ -189,7 +224,9 @@ class _Asking:
         for item in items:
             try:
                 made = self.prompter.prompt(self._task.prompt(item), self._pictures.of(item), system=self.config.system)
-            except SampleError as error:
+            except StoreAwayError:
+                raise
+            except (SampleError, OSError) as error:  # an image that is no image, or that may not be read
                 self.failed[item.id] = str(error)
             else:
                 yield item, made

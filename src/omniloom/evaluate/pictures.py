@@ -95,7 +95,14 @@ def has_videos(items: Iterable[Item], folder: Path) -> bool:
     if any(isinstance(name, Stored) and name.video for name in shown):
         return True
     names = (name for name in shown if isinstance(name, str))
-    return any(name.lower().endswith(VIDEO_SUFFIXES) or (name and (folder / name).is_dir()) for name in names)
+    return any(name.lower().endswith(VIDEO_SUFFIXES) or (name and _is_folder(folder / name)) for name in names)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that no file system takes: its item fails when it is asked
+        return False
 
 
 def frames_of(path: Path, count: int, *, span: tuple[float, float] | None = None) -> list[Any]:

@@ -17,29 +17,76 @@ _NUMBERED = re.compile(r"(?:^|_)0*(\d+)$")  # COCO_val2014_000000391895
 _ASKED = re.compile(r"^(?:question|q) ?: ", re.IGNORECASE)
 _FEW_PARTS = 3
 _KINDS = ("part", "task_type", "category", "type")
+_TAG = re.compile(r"<image(?: \d)?>")
+_WORD = re.compile(r"\w+")
+_LEAST_SHARED = 0.9  # of a question's words in what was asked: prompts put other words in the place of an image's tag
 
 
 def placed(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
     """Answers under the ids of their items.
 
     Where no id is one of an item, as in files of LLaVA's scripts, whose ids are those of images, or in files without
-    ids, the question decides, with the image where the file names it. A question that comes several times does so only
-    where all questions stand in the order of the items, or where the file says what is right. Other answers stay as
-    they are, and are to no item.
+    ids, the question decides, with the image where the file names it. So it does where ids are those of items by chance
+    alone: more than half of the answers that tell what was asked, or what is right, tell something else than the item.
+    A question that comes several times does so only where all questions stand in the order of the items, or where the
+    file says what is right. Other answers stay as they are, and are to no item.
 
     Raises:
-        ConfigError: what a log says is right is not what the item there says: it has another order.
+        ConfigError: what a log says is right is not what the item there says: it has another order. Or ids are those of
+            items by chance, and the questions are not.
     """
     answers = [answer if answer.position is None else _at_place(items, answer, answer.position) for answer in answers]
-    known = {item.id for item in items}
-    if not answers or any(answer.id in known for answer in answers):
-        return answers
+    known = {item.id: item for item in items}
+    matched = [(known[answer.id], answer) for answer in answers if answer.id in known]
+    if not answers:
+        return []
+    by_chance = matched and _contradiction(items, matched)
+    if not by_chance:
+        return answers if matched else _without_ids(items, answers)
+    found = _without_ids(items, [replace(answer, id="") for answer in answers])
+    if 2 * sum(answer.id in known for answer in found) < len(matched):
+        raise ConfigError(
+            f"{by_chance}. The ids of the two files are the same by chance: give the file that was asked, in its order."
+        )
+    return found
+
+
+def _without_ids(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
+    """Answers under the ids of their items, by order, question and image."""
     names = set().union(*map(_names_of, items))
     by_image = all(not names.isdisjoint(_shown(answer)) for answer in answers)
     for order in [] if by_image or len(items) != len(answers) else _orders(items):
         if all(map(_fits, order, answers)):
             return [replace(answer, id=item.id) for item, answer in zip(order, answers, strict=True)]
     return list(_by_question(items, answers, by_image=by_image))
+
+
+def _contradiction(items: Sequence[Item], matched: Sequence[tuple[Item, Answer]]) -> str:
+    """Why answers are not to the items of their ids, as more than half of those that tell it say; else nothing."""
+    asked = [(item, answer) for item, answer in matched if item.question and answer.asked]
+    others = [(item, answer) for item, answer in asked if not _asks(item, answer)]
+    if 2 * len(others) > len(asked) and len({answer.asked for _, answer in asked}) > 1:
+        item, answer = others[0]
+        return f"item {item.id!r} asks {item.question!r:.80}, and its answer is to {answer.asked!r:.80}"
+    right = {text.strip().lower() for item in items for text in item.answers}
+    told = [(item, answer) for item, answer in matched if answer.target]
+    known = [(item, answer) for item, answer in told if answer.target.strip().lower() in right]
+    others = [(item, answer) for item, answer in known if not _agrees(item, answer.target)]
+    if 2 * len(others) > len(told):  # else what is right may be written in another way, as letters for texts
+        item, answer = others[0]
+        return (
+            f"of item {item.id!r}, {item.answers[0]!r:.80} is right, and its answer's file says {answer.target!r:.80}"
+        )
+    return ""
+
+
+def _asks(item: Item, answer: Answer) -> bool:
+    """Whether an answer's prompt may be one of an item: one has the other in it, or nearly all of its words."""
+    question, asked = (_plain(_TAG.sub("", text)) for text in (item.question, answer.asked))
+    if question in asked or asked in question:
+        return True
+    words = set(_WORD.findall(question))
+    return len(words & set(_WORD.findall(asked))) >= _LEAST_SHARED * len(words)
 
 
 def _orders(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -70,6 +117,7 @@ def _agrees(item: Item, target: str) -> bool:
     """Whether what a file says is right may be what the item says; so it is where one of them says nothing."""
     right = [*item.answers, *(item.options.get(letter, "") for letter in item.answers)]
     right += [str(number) for number, letter in enumerate(item.options) if letter in item.answers]
+    right += [letter for letter, text in item.options.items() if text in item.answers]
     told = target.lower()
     return not right or not told or any(text and text.strip().lower() in told for text in right)
 

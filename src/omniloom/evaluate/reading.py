@@ -7,19 +7,24 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
+from zipfile import BadZipFile
 
 from omniloom.errors import ConfigError
+from omniloom.evaluate.answer import ID_COLUMNS, id_text
 from omniloom.evaluate.tables import parquet_files, parquet_rows
 
 Row = Mapping[str, Any]
 
 _LARGEST_CELL = 1 << 30
 _GZIP = b"\x1f\x8b"
+_POINTED = re.compile(r"\d+\.0$")
 _VLMEVALKIT = {"index", "prediction"}
 """Keys of the rows that VLMEvalKit writes as JSON; they are as those of its tables."""
 SHEETS = (".tsv", ".csv", ".xlsx")
@@ -33,9 +38,10 @@ WRAPPERS = (
 def read_rows(path: Path) -> list[Row]:
     """The objects of a ``.json`` (a list, or one under ``data``, ``questions``, ...), ``.jsonl`` or ``.parquet`` file.
 
-    A ``.json`` file may hold JSON lines, too, and all but tables may be gzipped (``.gz`` after the suffix).
+    A ``.json`` file may hold JSON lines, too, and all but ``.xlsx`` and Parquet may be gzipped (``.gz`` after the
+    suffix).
 
-    Tables (``.tsv``, ``.csv``, ``.xlsx``) give a row each, whose columns ``A``, ``B``, ... are also its ``options``.
+    Tables (``.tsv``, ``.csv``, ``.xlsx``) give rows, whose columns ``A``, ``B``, ... are also its ``options``.
 
     A JSON object of objects gives those, each with its key as ``id`` unless it has one. A folder, or a prefix of
     names, gives the rows of all its Parquet tables of one split.
@@ -43,6 +49,10 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         ConfigError: the file is missing or holds something else; it names the file and line.
     """
+    return [_with_plain_ids(row) for row in _rows(path)]
+
+
+def _rows(path: Path) -> list[Row]:
     tables = parquet_files(path)
     if tables:
         return [row for table in tables for row in parquet_rows(table)]
@@ -67,6 +77,12 @@ def read_rows(path: Path) -> list[Row]:
         raise ConfigError(f"{path}: {type(loaded).__name__} found; a list of objects expected.")
     rows = [_object(row, path, number) for number, row in enumerate(loaded, 1)]
     return [_with_options(dict(row)) if row.keys() >= _VLMEVALKIT else row for row in rows]
+
+
+def _with_plain_ids(row: Row) -> Row:
+    """A row whose ids are whole numbers where a table holds them with a point."""
+    pointed = {name: int(row[name]) for name in ID_COLUMNS if isinstance(row.get(name), float) and row[name] % 1 == 0}
+    return {**row, **pointed} if pointed else row
 
 
 def suffix_of(path: Path) -> str:
@@ -110,6 +126,13 @@ def pairs_of(path: Path) -> list[tuple[str, Any]]:
     return pairs
 
 
+def letter_of(answer: Any, options: Mapping[str, str]) -> str:
+    """The letter of an option, where an answer is its number from 0; any other answer as a text."""
+    text = id_text(answer)
+    known = list(options)
+    return known[int(text)] if text.isdecimal() and int(text) < len(known) else text
+
+
 def wanted(row: Row, *names: str, where: object) -> Any:
     """The first of some keys that a row has. Raises ConfigError naming those that were looked for and found."""
     for name in names:
@@ -137,19 +160,40 @@ def letters(options: Any) -> dict[str, str]:
 
 
 def _table(path: Path) -> list[Row]:
+    """The rows of a text with a column for each comma or tab; numbers that pandas wrote as "12.0" are whole ids."""
     csv.field_size_limit(_LARGEST_CELL)  # tables of VLMEvalKit hold images
-    lines = csv.DictReader(io.StringIO(text_of(path), newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
-    return [_with_options(row) for row in lines]
+    mark = "\t" if suffix_of(path) == ".tsv" else ","
+    lines = csv.DictReader(io.StringIO(text_of(path), newline=""), delimiter=mark)
+    rows = []
+    try:
+        for row in lines:
+            if None in row:
+                raise ConfigError(
+                    f"{path}: line {lines.line_num} has {len(row) - 1 + len(row[None])} columns; {len(row) - 1} as in "
+                    f"the first line expected. Put a text that holds {mark!r} in quotes."
+                )
+            rows.append(row)
+    except csv.Error as error:
+        raise ConfigError(f"{path}: line {lines.line_num} is in no table: {error}. Save the file again.") from None
+    for name in ID_COLUMNS:
+        if all(_POINTED.match(row.get(name) or "") for row in rows):
+            rows = [row | {name: row[name].partition(".")[0]} for row in rows]
+    return list(map(_with_options, rows))
 
 
 def _sheet(path: Path) -> list[Row]:
+    """The rows of the sheet that was looked at last; those without anything in them are passed over."""
     try:
         from openpyxl import load_workbook  # noqa: PLC0415 - an extra
+        from openpyxl.utils.exceptions import InvalidFileException  # noqa: PLC0415
     except ImportError:
         raise ConfigError(f"{path}: reading .xlsx needs openpyxl. Install omniloom[eval].") from None
-    rows = load_workbook(path, read_only=True, data_only=True).active.iter_rows(values_only=True)
-    head = [str(name) for name in next(rows, ())]
-    return [_with_options(dict(zip(head, row, strict=True))) for row in rows]
+    try:
+        rows = load_workbook(path, read_only=True, data_only=True).active.iter_rows(values_only=True)
+        head, *rest = [list(row) for row in rows if any(cell is not None for cell in row)] or [[]]
+    except (ValueError, LookupError, TypeError, AttributeError, SyntaxError, BadZipFile, InvalidFileException) as error:
+        raise ConfigError(f"{path}: no sheet of Excel: {error}. Save it again as .xlsx.") from None
+    return [_with_options(dict(zip_longest(map(str, head), row[: len(head)]))) for row in rest]
 
 
 def _with_options(row: dict[str, Any]) -> Row:
@@ -202,14 +246,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), Mapping)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
 def _loads(text: str, path: Path, line: int | None) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         place = f"line {line}" if line is not None else f"line {getattr(error, 'lineno', '?')}"
         raise ConfigError(f"{path}: {place} is not JSON: {error}.") from None
 

@@ -17,6 +17,9 @@ from omniloom.evaluate.task import Item, Scores, Task
 Missing = Literal["wrong", "leave-out"]
 
 _IDS_SHOWN = 20
+_LONGEST_NAME = 80
+_SECRET = frozenset(("", "?"))
+"""What parts of benchmarks have in the place of answers that are secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class Account:
         empty: ids whose answer is empty.
         doubled: ids with several equal answers, of which one counts.
         conflicting: ids with several different answers, of which the first counts.
-        unknown: ids of answers that are no item's.
+        unknown: ids of answers that are no item's, an entry each; of those without an id, what was asked or said.
     """
 
     expected: int
@@ -123,15 +126,10 @@ def evaluate(
         about: what else the result is to say.
 
     Raises:
-        ConfigError: the variant is unknown, an id comes twice among the items, or no answer is one to them.
+        ConfigError: the variant is unknown, an id comes twice among the items, no answer is one to them, or nothing
+            tells what is right.
     """
-    variant = variant or task.variants[0]
-    if variant not in task.variants:
-        raise ConfigError(f"{task.name}: variant {variant!r} found; one of {', '.join(task.variants)} expected.")
-    twice = [name for name, count in Counter(item.id for item in items).items() if count > 1]
-    if twice or not items:
-        found = f"id {twice[0]!r} comes twice among the items" if twice else "there are no items"
-        raise ConfigError(f"{task.name}: {found}. Each id once, and at least one, is expected.")
+    variant = checked(task, items, variant)
     said: dict[str, list[Answer]] = {}
     for answer in placed(items, answers):
         said.setdefault(answer.id, []).append(answer)
@@ -144,6 +142,7 @@ def evaluate(
     counted = [item for item in items if missing == "wrong" or item.id in said]
     completed = [_completed(item, said[item.id][0]) if item.id in said else item for item in counted]
     texts = [said[item.id][0].text if item.id in said else "" for item in counted]
+    check_truth(task, completed)
     return Result(
         task=task,
         variant=variant,
@@ -154,6 +153,49 @@ def evaluate(
         items=completed,
         texts=texts,
     )
+
+
+def checked(task: Task, items: Sequence[Item], variant: str | None) -> str:
+    """The variant, the first of the task's for ``None``, where answers to some items can be scored by it.
+
+    Raises:
+        ConfigError: the variant is unknown, there are no items, or an id comes twice among them.
+    """
+    variant = variant or task.variants[0]
+    if variant not in task.variants:
+        raise ConfigError(f"{task.name}: variant {variant!r} found; one of {', '.join(task.variants)} expected.")
+    if not items:
+        raise ConfigError(f"{task.name}: there are no items. At least one is expected.")
+    check_ids(task, items)
+    return variant
+
+
+def check_ids(task: Task, items: Sequence[Item]) -> None:
+    """See that each id comes once. Raises ConfigError with one that comes twice: of its answers, one would be lost."""
+    twice = [name for name, count in Counter(item.id for item in items).items() if count > 1]
+    if twice:
+        raise ConfigError(
+            f"{task.name}: id {twice[0]!r} comes twice among the items, as do {len(twice) - 1:,} others. Each id once "
+            "is expected: mend the benchmark's file."
+        )
+
+
+def check_truth(task: Task, items: Sequence[Item]) -> None:
+    """See that something is right for each item.
+
+    Raises:
+        ConfigError: for some of them nothing is, or for none of them anything but a blank or a question mark, as in
+            parts of benchmarks whose answers are kept secret.
+    """
+    lacking = [item.id for item in items if not item.answers]
+    if not lacking and all(text.strip() in _SECRET for item in items for text in item.answers):
+        lacking = [item.id for item in items]
+    if lacking:
+        raise ConfigError(
+            f"{task.name}: nothing tells what is right for {len(lacking):,} of {len(items):,} items, such as "
+            f"{lacking[0]!r}. Give the part of the benchmark whose answers are public; of a secret one, `omniloom "
+            "generate` makes the answers to hand in."
+        )
 
 
 def _account(items: Sequence[Item], said: Mapping[str, Sequence[Answer]]) -> Account:
@@ -168,8 +210,13 @@ def _account(items: Sequence[Item], said: Mapping[str, Sequence[Answer]]) -> Acc
         empty=empty,
         doubled=tuple(name for name, texts in several.items() if len(texts) == 1),
         conflicting=tuple(name for name, texts in several.items() if len(texts) > 1),
-        unknown=tuple(name for name in said if name not in known),
+        unknown=tuple(_called(each) for name, several in said.items() if name not in known for each in several),
     )
+
+
+def _called(answer: Answer) -> str:
+    """What an answer to no item goes by."""
+    return answer.id or f"(no id) {answer.asked or answer.text}"[:_LONGEST_NAME]
 
 
 def _completed(item: Item, answer: Answer) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def parquet_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path] if path.suffix == ".parquet" else []
     if not path.is_dir():
-        return sorted(path.parent.glob(f"{path.name}-*.parquet")) if path.parent.is_dir() else []
+        return sorted(path.parent.glob(f"{escape(path.name)}-*.parquet")) if path.parent.is_dir() else []
     found = sorted(path.rglob("*.parquet"))
     splits = sorted({file.name.split("-")[0] for file in found if "-of-" in file.name})
     if len(splits) > 1:
@@ -76,10 +77,13 @@ def _present(table: Any, name: str, kind: str) -> list[bool]:
 @lru_cache(maxsize=_OPEN_TABLES)
 def _table(path: Path) -> Any:
     try:
-        from pyarrow import parquet  # noqa: PLC0415 - an extra
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra
     except ImportError:
         raise ConfigError(f"{path}: reading Parquet needs pyarrow. Install omniloom[tables].") from None
-    return parquet.ParquetFile(path)
+    try:
+        return parquet.ParquetFile(path)
+    except ArrowException as error:
+        raise ConfigError(f"{path}: no Parquet: {error}. Fetch it again.") from None
 
 
 @lru_cache(maxsize=_OPEN_TABLES)

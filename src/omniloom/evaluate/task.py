@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, OmniloomError
 from omniloom.evaluate.answer import Answer
 
 
@@ -125,6 +125,7 @@ class Scores:
     groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+Read = TypeVar("Read")
 Score = Callable[[Sequence[Item], Sequence[str], str], Scores]
 """Items, the text of each answer (empty where there is none), and the variant."""
 
@@ -159,7 +160,7 @@ class Task:
         name: as on the command line.
         title: name and source.
         metric: what the first metric is, in words.
-        read: the items of a file or folder in the benchmark's own layout.
+        reader: the items of a file or folder in the benchmark's own layout.
         prompt: the question as it is put to a model.
         score: the rule.
         variants: names of the rules that are in use, the default first.
@@ -168,16 +169,17 @@ class Task:
         version: of the rule as it is computed here; it changes whenever a score does.
         columns: keys that may hold the answer in this task's files, besides the usual ones.
         read_folder: items of a folder of images alone, where that makes sense.
+        most: what an item is worth at most; where that is not 1, items are not right or wrong.
         left_out: metrics that published tables have and this task has not, and why; empty where there are none.
         fields: what else stands in a line of answers, of item and answer: the names of Megatron's example, where its
             evaluators look for others than ``answer`` and ``gt_answer``.
-        read_answers: answers in a form that only this benchmark's own program has; ``None`` where a path is none of it.
+        own_answers: answers in a form that only this benchmark's own program has; ``None`` where a path is none of it.
     """
 
     name: str
     title: str
     metric: str
-    read: Callable[[Path], list[Item]]
+    reader: Callable[[Path], list[Item]]
     prompt: Callable[[Item], str]
     score: Score
     oracle: str
@@ -185,9 +187,39 @@ class Task:
     version: str = "1"
     columns: tuple[str, ...] = ()
     read_folder: Callable[[Path], list[Item]] | None = None
+    most: float = 1.0
     left_out: str = ""
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields
-    read_answers: Callable[[Path], list[Answer] | None] = no_form
+    own_answers: Callable[[Path], list[Answer] | None] = no_form
+
+    def read(self, path: Path) -> list[Item]:
+        """The items of a file or folder in the benchmark's own layout.
+
+        Raises:
+            ConfigError: it is missing, or in none of the forms that this benchmark has.
+        """
+        return self._formed(self.reader, path)
+
+    def read_answers(self, path: Path) -> list[Answer] | None:
+        """Answers in a form that only this benchmark's own program has; ``None``: in none of these.
+
+        Raises:
+            ConfigError: as `read`.
+        """
+        return self._formed(self.own_answers, path)
+
+    def _formed(self, reader: Callable[[Path], Read], path: Path) -> Read:
+        try:
+            return reader(path)
+        except OmniloomError as told:
+            if str(path) in str(told):
+                raise
+            raise ConfigError(f"{path}: {told}") from told
+        except (LookupError, TypeError, ValueError, AttributeError) as odd:
+            raise ConfigError(
+                f"{path}: in no form that {self.name} has: {type(odd).__name__}: {str(odd)[:200]}. Compare it with the "
+                "benchmark's own file; docs/evaluation.md names the forms."
+            ) from odd
 
     def read_images(self, folder: Path) -> list[Item]:
         """An item for each image of a folder, for questions that hang on nothing but the image.
@@ -227,7 +259,9 @@ def lettered(item: Item) -> str:
 def mean_score(
     rule: Callable[[Item, str, str], float], *, metric: str = "accuracy", groups: Sequence[str] = (), scale: float = 100
 ) -> Score:
-    """A score that is the mean of what each answer is worth.
+    """A score that is the mean of what each answer is worth. One that says nothing is worth nothing, whatever the rule.
+
+    Rules that drop articles make nothing of a right answer "A", too, which is not the same.
 
     Args:
         rule: worth of an answer, between 0 and 1: item, text, variant.
@@ -237,7 +271,8 @@ def mean_score(
     """
 
     def score(items: Sequence[Item], texts: Sequence[str], variant: str) -> Scores:
-        worth = [rule(item, text, variant) for item, text in zip(items, texts, strict=True)]
+        answered = zip(items, texts, strict=True)
+        worth = [rule(item, text, variant) if text.strip() else 0.0 for item, text in answered]
         return Scores(
             metrics={metric: scale * mean(worth)},
             items=worth,

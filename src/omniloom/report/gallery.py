@@ -45,8 +45,8 @@ class Card:
 
 
 def verdicts(items: Sequence[ItemRecord]) -> list[Verdict]:
-    """The verdict of each item: 1 is right, 0 wrong. A score beyond 1 tells that the metric has no such thing."""
-    if any(item.score > 1 or item.score < 0 for item in items):
+    """The verdict of each item: 1 is right, 0 wrong. Where an item may be worth more, there is no such thing."""
+    if any(max(item.score, item.most) > 1 or item.score < 0 for item in items):
         return ["scored"] * len(items)
     return ["right" if item.score == 1 else "wrong" if item.score == 0 else "partly right" for item in items]
 

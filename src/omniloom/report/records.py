@@ -97,6 +97,7 @@ class ItemRecord:
         text: what the model said.
         score: what it is worth; between 0 and 1 unless the metric has another range.
         images: names of its images.
+        most: what an item is worth at most, as far as the file says.
     """
 
     id: str
@@ -105,6 +106,7 @@ class ItemRecord:
     text: str
     score: float
     images: Sequence[str]
+    most: float = 1.0
 
 
 def read_run(folder: Path, *, name: str | None = None) -> RunRecord:
@@ -193,6 +195,7 @@ def read_items(path: Path) -> list[ItemRecord]:
                 text=_kind(row, "text", str, where),
                 score=0.0 if score is None else score,
                 images=[str(each) for each in _kind(row, "images", list, where)] if "images" in row else (),
+                most=_optional(row.get("most"), where, "most") or 1.0,
             )
         )
     if not items:

@@ -58,7 +58,9 @@ ASKING: Sequence[Callable[[Any], Any]] = (
     ),
     click.option("--batch-size", default=16, show_default=True, help="Items answered together at most."),
     click.option("--batch-tokens", default=65_536, show_default=True, help="Tokens of a batch: bounds its memory."),
-    click.option("--num-frames", default=_VIDEO_FRAMES, show_default=True, help="Of a video."),
+    click.option(
+        "--num-frames", default=_VIDEO_FRAMES, show_default=True, type=click.IntRange(min=1), help="Of a video."
+    ),
     click.option("--system", help="What the system says."),
     click.option(
         "--tensor-parallel",
@@ -68,7 +70,7 @@ ASKING: Sequence[Callable[[Any], Any]] = (
         show_default=True,
         help="Ranks of torchrun that share one model; the others answer other items.",
     ),
-    click.option("--limit", type=int, help="The first so many items only."),
+    click.option("--limit", type=click.IntRange(min=1), help="The first so many items only."),
 )
 
 

@@ -9,14 +9,17 @@ from typing import Any
 
 import click
 
-from omniloom.evaluate.answer_files import AnswerFile, fingerprint, read_answers
+from omniloom.evaluate.answer_files import AnswerFile, fingerprint, read_several
+from omniloom.evaluate.answer_log import made_by
 from omniloom.evaluate.placing import placed
-from omniloom.evaluate.result import Missing, Result, evaluate
+from omniloom.evaluate.reading import text_of
+from omniloom.evaluate.result import Missing, Result, check_truth, checked, evaluate
 from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.storage.files import replace_file
 from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, read_items, tell
 from omniloom.tools.lmms_eval_run import run_lmms_eval
+from omniloom.tools.outputs import keep_apart
 
 EXIT_INCOMPLETE = 1
 _NO_SAMPLING = ("model", "model_fingerprint", "task")
@@ -41,8 +44,9 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
 @click.argument("task_name", metavar="TASK", required=False)
 @click.option("--task", "task_option", help="The same as TASK.")
 @click.option(
-    "--answers", "--input-path", "answers_path", type=click.Path(path_type=Path),
-    help="Answers: a file, a folder, or the beginning of the names of several *.jsonl files.",
+    "--answers", "--input-path", "answers_paths", type=click.Path(path_type=Path), multiple=True,
+    help="Answers: a file, a folder, or the beginning of the names of several *.jsonl files; may be given several "
+    "times.",
 )  # fmt: skip
 @click.option(
     "--ground-truth", "--groundtruth-path", "--gt-path", "truth_path", type=click.Path(path_type=Path),
@@ -74,7 +78,7 @@ def _list_tasks(ctx: click.Context, _parameter: click.Parameter, asked: bool) ->
 )
 @click.option(
     "--items", "items_path", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write each item here as a JSON line: id, question, images, answers, text, score.",
+    help="Write each item here as a JSON line: id, question, images, answers, text, score, and the highest one.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Name the tasks.")
@@ -83,7 +87,7 @@ def command(
     task_name: str | None,
     *,
     task_option: str | None,
-    answers_path: Path | None,
+    answers_paths: tuple[Path, ...],
     truth_path: Path | None,
     variant: str | None,
     missing: Missing,
@@ -110,15 +114,18 @@ def command(
         return run_lmms_eval(name, model, output=output, limit=limit, tasks=tasks_path, words=words)
     if truth_path is None:
         raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
+    keep_apart({"--output": output, "--items": items_path}, [truth_path, *answers_paths, answers_to])
     task = find_task(name)
     items = read_items(task, truth_path, words)
     asked = items[:limit]
-    if answers_path is None:
+    variant = checked(task, asked, variant)
+    if not answers_paths:
+        check_truth(task, asked)
         made, answers_path = _let_answer(task, asked, model, truth=truth_path, answers=answers_to, words=words)
-        model = None
+        answers_paths, model = (answers_path,), None
         if not made.speaks:
             return EXIT_INCOMPLETE if made.done.failed else 0
-    given = read_answers(answers_path, task)
+    given = read_several(answers_paths, task)
     beyond = {item.id for item in items[len(asked) :]}
     about = _about(given, model, truth_path, items) | ({} if limit is None else {"limit": limit})
     answers = [answer for answer in placed(items, given.answers) if answer.id not in beyond]
@@ -156,21 +163,21 @@ def _about(given: AnswerFile, model: str | None, truth: Path, items: Sequence[It
     """What a result says of where it is from."""
     from omniloom.evaluate.data_sets import fingerprint_of, is_data_set  # noqa: PLC0415 - the loader takes a while
 
-    made_by = _made_by(given)
+    maker = _maker(given)
     return {
-        "model": model or made_by.get("model"),
-        "model_fingerprint": made_by.get("model_fingerprint"),
-        "sampling": {name: value for name, value in made_by.items() if name not in _NO_SAMPLING} or None,
+        "model": model or maker.get("model"),
+        "model_fingerprint": maker.get("model_fingerprint"),
+        "sampling": {name: value for name, value in maker.items() if name not in _NO_SAMPLING} or None,
         "ground_truth": str(truth),
         "ground_truth_sha256": fingerprint_of(items) if is_data_set(truth) else fingerprint(truth),
         "answer_files": dict(given.files),
     }
 
 
-def _made_by(given: AnswerFile) -> dict[str, Any]:
+def _maker(given: AnswerFile) -> dict[str, Any]:
     """What `omniloom generate` wrote beside its answers, where all files are of one model."""
     sides = [Path(f"{name}.model.json") for name in given.files]
-    told = [json.loads(side.read_text()) for side in sides if side.is_file()]
+    told = [made_by(text_of(side), where=side) for side in sides if side.is_file()]
     return told[0] if told and len(told) == len(sides) and all(one == told[0] for one in told) else {}
 
 
@@ -182,7 +189,7 @@ def _item_lines(result: Result) -> bytes:
             "images": [str(name) for name in item.images],
             "answers": list(item.answers),
         }
-        | {"text": text, "score": worth}
+        | {"text": text, "score": worth, "most": result.task.most}
         for item, text, worth in zip(result.items, result.texts, result.scores.items, strict=True)
     )
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")

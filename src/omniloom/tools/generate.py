@@ -42,7 +42,9 @@ EXIT_INCOMPLETE = 1
     help="A .jsonl file; or a prefix P, for P-TASK-dprank=0-partition=ID.jsonl.",
 )
 @options(ASKING)
-@click.option("--num-partitions", default=1, show_default=True, help="Parts of the items; 0 is 1.")
+@click.option(
+    "--num-partitions", default=1, show_default=True, type=click.IntRange(min=0), help="Parts of the items; 0 is 1."
+)
 @click.option("--partition-id", default=0, show_default=True, help="Which of them to answer.")
 @click.option("--num-samples-per-partition", default=0, show_default=True, help="Parts of so many neighbours instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")

@@ -49,6 +49,9 @@ def run_lmms_eval(
         "batch_tokens": words["batch_tokens"],
         "max_frames_num": words["num_frames"],
     }
+    odd = next((str(value) for value in settings.values() if "," in str(value)), None)
+    if odd is not None:
+        raise click.UsageError(f"{odd!r} has a comma in it, at which lmms-eval would cut it. Give it another name.")
     given = ",".join(f"{name}={value}" for name, value in settings.items() if value is not None)
     command = [sys.executable, "-m", "lmms_eval", "--model", "omniloom", "--model_args", given, "--tasks", task]
     command += ["--batch_size", str(words["batch_size"])]

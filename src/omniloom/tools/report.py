@@ -9,6 +9,7 @@ import click
 from omniloom.report.page import report_page
 from omniloom.report.records import read_items, read_result, read_runs
 from omniloom.storage.files import replace_file
+from omniloom.tools.outputs import keep_apart
 
 
 @click.command(
@@ -52,6 +53,7 @@ def command(
     """
     if images is not None and items_path is None:
         raise click.UsageError("--images has no use without --items.")
+    keep_apart({"--out": out}, [*runs, *result_paths, items_path])
     text = report_page(
         read_runs(runs),
         results=[read_result(path) for path in result_paths],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.evaluate.answer import Answer
-from omniloom.evaluate.reading import Row, letters, read_json, read_rows, suffix_of, texts, wanted
+from omniloom.evaluate.reading import Row, letter_of, letters, read_json, read_rows, suffix_of, texts, wanted
 from omniloom.evaluate.scores.anls import anls
 from omniloom.evaluate.scores.choices import Fallback, leading_letter, mmmu_choice, vlmevalkit_choice
 from omniloom.evaluate.scores.matching import ocrbench_correct, relaxed_accuracy
@@ -99,12 +99,7 @@ def _coco_file(image: Any, part: Any) -> str:
 def read_ai2d(path: Path) -> list[Item]:
     """Rows of question, image and answer: a letter, or the number of an option from 0 (Hugging Face's form)."""
     items = read_questions()(path)
-    return [replace(item, answers=tuple(_as_letter(answer, item) for answer in item.answers)) for item in items]
-
-
-def _as_letter(answer: str, item: Item) -> str:
-    known = list(item.options)
-    return known[int(answer)] if answer.isdecimal() and int(answer) < len(known) else answer
+    return [replace(item, answers=tuple(letter_of(answer, item.options) for answer in item.answers)) for item in items]
 
 
 def read_chartqa(path: Path) -> list[Item]:
@@ -195,7 +190,7 @@ def _ocrbench(items: Sequence[Item], answers: Sequence[str], variant: str) -> Sc
     worth = []
     for item, text in zip(items, answers, strict=True):
         dataset = str(_of_one_name(item, "dataset_name", "dataset") or _DATASETS.get(_kind(item), ""))
-        each = [ocrbench_correct(text, [answer], dataset=dataset) for answer in item.answers]
+        each = [ocrbench_correct(text, [answer], dataset=dataset) for answer in item.answers if text.strip()]
         worth.append(sum(each) if variant == "megatron" else max(each, default=0.0))
     points = {
         kind: sum(value for item, value in zip(items, worth, strict=True) if _kind(item) == kind)
@@ -219,8 +214,10 @@ def _of_one_name(item: Item, *names: str) -> Any:
 
 def read_ocrbench_answers(path: Path) -> list[Answer] | None:
     """The benchmark's own file with ``predict`` in each row. Its ids, which come twice, are passed over."""
-    rows = read_rows(path) if suffix_of(path) == ".json" and path.is_file() else []
-    if not rows or not all({"dataset_name", "image_path", "question"} <= row.keys() for row in rows):
+    rows = read_json(path) if suffix_of(path) == ".json" and path.is_file() else None
+    if not isinstance(rows, list) or not rows:
+        return None
+    if not all(isinstance(row, dict) and row.keys() >= {"dataset_name", "image_path", "question"} for row in rows):
         return None
     return [
         Answer("", str(row["predict"]), asked=str(row["question"]), shown=str(row["image_path"]))
@@ -245,37 +242,40 @@ VQAV2 = Task(
     name="vqav2",
     title="VQA v2 (Goyal et al. 2017)",
     metric="VQA accuracy, percent",
-    read=read_vqav2,
+    reader=read_vqav2,
     prompt=SINGLE_WORD,
     score=mean_score(_vqa, groups=("answer_type",)),
     variants=("published", "always-normalised", "megatron"),
     oracle=_VQA_ORACLE,
+    version="2",
 )
 OK_VQA = Task(
     name="ok-vqa",
     title="OK-VQA (Marino et al. 2019)",
     metric="VQA accuracy, percent",
-    read=read_vqav2,
+    reader=read_vqav2,
     prompt=SINGLE_WORD,
     score=mean_score(_vqa, groups=("question_type",)),
     variants=("published", "always-normalised", "megatron"),
     oracle=_VQA_ORACLE,
+    version="2",
 )
 TEXTVQA = Task(
     name="textvqa",
     title="TextVQA (Singh et al. 2019)",
     metric="VQA accuracy, M4C's rule, percent",
-    read=read_vqav2,
+    reader=read_vqav2,
     prompt=SINGLE_WORD_OR_NUMBER,
     score=mean_score(_text_vqa),
     variants=("published", "megatron"),
     oracle="M4C's program as LLaVA uses it on 1,000 texts and the answers to three questions, all equal",
+    version="2",
 )
 DOCVQA = Task(
     name="docvqa",
     title="DocVQA, single page (Mathew et al. 2021)",
     metric="ANLS, percent",
-    read=read_questions("ucsf_document_id"),
+    reader=read_questions("ucsf_document_id"),
     prompt=SINGLE_WORD_OR_NUMBER,
     score=mean_score(_anls, metric="ANLS"),
     variants=("published", "paper"),
@@ -285,7 +285,7 @@ INFOVQA = Task(
     name="infovqa",
     title="InfographicVQA (Mathew et al. 2022)",
     metric="ANLS, percent",
-    read=read_questions(),
+    reader=read_questions(),
     prompt=SINGLE_WORD_OR_NUMBER,
     score=mean_score(_anls, metric="ANLS"),
     variants=("published", "paper"),
@@ -295,7 +295,7 @@ CHARTQA = Task(
     name="chartqa",
     title="ChartQA (Masry et al. 2022)",
     metric="relaxed accuracy, percent",
-    read=read_chartqa,
+    reader=read_chartqa,
     prompt=SINGLE_WORD,
     score=mean_score(_chart, metric="relaxed accuracy", groups=("type",)),
     oracle="InternVL's copy of its rule on 20,000 made pairs: equal, but that blanks around a text do not count here",
@@ -304,7 +304,7 @@ AI2D = Task(
     name="ai2d",
     title="AI2D (Kembhavi et al. 2016)",
     metric="accuracy, percent",
-    read=read_ai2d,
+    reader=read_ai2d,
     prompt=lambda item: lettered(item) if item.options else question_only(item),
     score=mean_score(choice_or_text),
     variants=("published", "vlmevalkit", "first-if-none"),
@@ -314,7 +314,7 @@ REALWORLDQA = Task(
     name="realworldqa",
     title="RealWorldQA (xAI 2024)",
     metric="accuracy, percent",
-    read=read_realworldqa,
+    reader=read_realworldqa,
     prompt=lambda item: lettered(item) if item.options else SINGLE_WORD(item),
     score=mean_score(choice_or_text, groups=("question_type",)),
     variants=("published", "vlmevalkit", "first-if-none"),
@@ -324,7 +324,7 @@ OCRBENCH = Task(
     name="ocrbench",
     title="OCRBench (Liu et al. 2024)",
     metric="points of 1,000",
-    read=read_questions(
+    reader=read_questions(
         "dataset_name", "dataset", "type", "question_type", "category", ids=("index",)
     ),  # its own ids come twice
     prompt=question_only,
@@ -332,5 +332,5 @@ OCRBENCH = Task(
     variants=("published", "megatron"),
     oracle="its own program on answers made to its 1,000 questions, all equal",
     fields=_ocrbench_fields,
-    read_answers=read_ocrbench_answers,
+    own_answers=read_ocrbench_answers,
 )

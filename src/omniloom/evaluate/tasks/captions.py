@@ -10,7 +10,7 @@ from typing import Any
 
 from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import read_json, read_rows, texts, wanted
-from omniloom.evaluate.scores.captions import bleu, cider_d, rouge_l
+from omniloom.evaluate.scores.captions import CIDER_SCALE, bleu, cider_d, rouge_l
 from omniloom.evaluate.scores.treebank import caption_tokens
 from omniloom.evaluate.task import Item, Scores, Task, image_name
 
@@ -49,11 +49,27 @@ def read(path: Path) -> list[Item]:
 
 
 def read_folder(folder: Path) -> list[Item]:
-    """An item for each image of a folder, without references."""
+    """An item for each image of a folder, without references; ids are the numbers in the files' names.
+
+    Raises:
+        ConfigError: there are no images, or two have one number.
+    """
+    by_number: dict[str, str] = {}
+    for name in _image_files(folder):
+        other = by_number.setdefault(image_number(name), name)
+        if other != name:
+            raise ConfigError(
+                f"{folder}: {other} and {name} have one number, {image_number(name)}, which is their id as in COCO. "
+                "With `--task captions` ids are the names of the files."
+            )
+    return [Item(id=number, images=(name,)) for number, name in by_number.items()]
+
+
+def _image_files(folder: Path) -> list[str]:
     files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in _IMAGE_SUFFIXES)
     if not files:
         raise ConfigError(f"{folder}: no images in this folder ({', '.join(_IMAGE_SUFFIXES)} are looked for).")
-    return [Item(id=image_number(name), images=(name,)) for name in files]
+    return files
 
 
 def read_own(path: Path) -> list[Item]:
@@ -73,8 +89,8 @@ def read_own(path: Path) -> list[Item]:
 
 
 def read_own_folder(folder: Path) -> list[Item]:
-    """As `read_folder`; ids are the files' names."""
-    return [replace(item, id=str(item.images[0])) for item in read_folder(folder)]
+    """An item for each image of a folder, without references; ids are the files' names."""
+    return [Item(id=name, images=(name,)) for name in _image_files(folder)]
 
 
 def image_number(name: str) -> str:
@@ -138,13 +154,14 @@ def _task(name: str, title: str) -> Task:
         name=name,
         title=title,
         metric="CIDEr-D x 100 over the images of this file",
-        read=read,
+        reader=read,
         prompt=_prompt,
         score=score,
         variants=("published", "megatron"),
         oracle="pycocoevalcap 1.2 with Java on 126 COCO images: CIDEr 62.77218728360188, equal to the last digit",
         columns=("caption",),
         read_folder=read_folder,
+        most=CIDER_SCALE,
         left_out="METEOR and SPICE, whose programs need Java; nltk's METEOR is another",
         fields=_fields,
     )
@@ -154,5 +171,5 @@ COCO = _task("coco-captions", "COCO captions (Chen et al. 2015), Karpathy's spli
 NOCAPS = _task("nocaps", "NoCaps (Agrawal et al. 2019)")
 FLICKR30K = _task("flickr30k", "Flickr30k (Young et al. 2014)")
 OWN = replace(
-    _task("captions", "Captions of your own photos"), read=read_own, read_folder=read_own_folder, prompt=_own_prompt
+    _task("captions", "Captions of your own photos"), reader=read_own, read_folder=read_own_folder, prompt=_own_prompt
 )

@@ -50,11 +50,11 @@ RD_TABLEBENCH = Task(
     name="rd-tablebench",
     title="RD-TableBench (Reducto 2024)",
     metric="mean similarity of tables, percent",
-    read=read_tables,
+    reader=read_tables,
     prompt=_prompt,
     score=mean_score(_similarity, metric="similarity"),
     oracle="its own program on 400 pairs of tables made at random: equal but for 2 whose cells were not closed",
     columns=("predict",),
     fields=_fields,
-    read_answers=read_answers,
+    own_answers=read_answers,
 )

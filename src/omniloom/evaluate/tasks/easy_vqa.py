@@ -44,7 +44,7 @@ EASY_VQA = Task(
     name="easy-vqa",
     title="easy-VQA (Zhou 2019), test",
     metric="accuracy, percent",
-    read=read_easy_vqa,
+    reader=read_easy_vqa,
     prompt=question_only,
     score=mean_score(_right, groups=("kind",)),
     oracle="the rule of its readme: one right answer of thirteen, equal after VQA's normalisation",

@@ -89,18 +89,16 @@ def _fallback(variant: str) -> Fallback:
 def _correct(item: Item, text: str, fallback: Fallback) -> bool:
     if item.facts.get("question_type") != "multiple-choice":
         return mmmu_open_correct(mmmu_open_values(text), item.answers)
-    if not text.strip():
-        return False  # nothing is drawn for who has said nothing
-    if not item.options and text.strip() in _LETTERS:
-        return (
-            text.strip() in item.answers
-        )  # letters that the official program has found, as its `total_val_output.json`
+    said = text.strip()
+    if not item.options and (not said or said in _LETTERS):
+        return said in item.answers  # letters that the official program has found, as its `total_val_output.json`
     if not item.options:
         raise ConfigError(
             f"mmmu: {item.id} is a multiple choice without options. Give the questions, or answers that bring "
             "`index2ans`, as MMMU's output files do."
         )
-    return mmmu_choice(text, item.options, fallback=fallback, item=item.id) in item.answers
+    letter = mmmu_choice(text, item.options, fallback=fallback, item=item.id)
+    return bool(said) and letter in item.answers  # who says nothing uses a draw up, as there, and is wrong
 
 
 def _row_item(row: object, path: Path) -> Item:
@@ -136,11 +134,10 @@ def _fields(item: Item, answer: str) -> dict[str, Any]:
 def score_pro(items: Sequence[Item], answers: Sequence[str], variant: str) -> Scores:
     """Accuracy over all questions, each of which has options; ``published`` draws a letter where none is found."""
     fallback = _fallback(variant)
-    letters_said = (
-        mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id) if text.strip() else None
-        for item, text in zip(items, answers, strict=True)
-    )
-    worth = [float(letter in item.answers) for item, letter in zip(items, letters_said, strict=True)]
+    worth = []
+    for item, text in zip(items, answers, strict=True):
+        letter = mmmu_pro_choice(text, item.options, fallback=fallback, item=item.id)
+        worth.append(float(bool(text.strip()) and letter in item.answers))
     groups = {name: grouped(items, worth, name) for name in ("domain", "subject")}
     return Scores(metrics={"accuracy": 100 * mean(worth)}, items=worth, groups=groups)
 
@@ -149,11 +146,12 @@ MMMU = Task(
     name="mmmu",
     title="MMMU (Yue et al. 2024)",
     metric="accuracy, percent",
-    read=read,
+    reader=read,
     prompt=prompt,
     score=score,
     variants=("no-guess", "published", "guess-by-id", "megatron"),
     oracle="the official program on 900 answers each of LLaVA-1.5-13B (330 right) and Qwen-VL: each subject equal",
+    version="2",
     columns=("response", "text", "prediction"),
     fields=_fields,
 )
@@ -161,11 +159,12 @@ MMMU_PRO = Task(
     name="mmmu-pro",
     title="MMMU-Pro (Yue et al. 2024)",
     metric="accuracy, percent",
-    read=read,
+    reader=read,
     prompt=prompt,
     score=score_pro,
     variants=("no-guess", "published", "guess-by-id"),
     oracle="6,920 answers in four files of its program: equal in the 6,862 where a letter is found, else it guesses",
+    version="2",
     columns=("response", "text", "prediction"),
     fields=_fields,
 )

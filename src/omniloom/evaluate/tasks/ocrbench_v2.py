@@ -30,7 +30,7 @@ def _item(row: Row, number: int, path: Path) -> Item:
     return Item(
         id=str(row.get("id", row.get("index", number))),
         question=str(wanted(row, "question", where=path)),
-        answers=tuple(map(str, answers if isinstance(answers, list) else [answers])),
+        answers=() if answers is None else tuple(map(str, answers if isinstance(answers, list) else [answers])),
         images=(image_name(image),) if image else (),
         facts=told | {"answers": answers},
     )
@@ -93,7 +93,7 @@ OCRBENCH_V2 = Task(
     name="ocrbench-v2",
     title="OCRBench v2 (Fu et al. 2024)",
     metric="mean of the abilities in a language, percent",
-    read=read_ocrbench_v2,
+    reader=read_ocrbench_v2,
     prompt=question_only,
     score=_score,
     oracle="its own program on 784 made answers of all thirty types, all equal",

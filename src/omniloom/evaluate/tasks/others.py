@@ -34,7 +34,7 @@ INFERENCE = Task(
     name="inference",
     title="Questions of one's own",
     metric="equal to an answer after VQA normalisation, percent",
-    read=read_own,
+    reader=read_own,
     prompt=question_only,
     score=mean_score(_own, metric="equal"),
     oracle="the official VQA program's normalisation",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omniloom.evaluate.reading import letters, read_rows, texts, wanted
+from omniloom.errors import ConfigError
+from omniloom.evaluate.reading import letter_of, letters, read_rows, texts, wanted
 from omniloom.evaluate.scores.choices import science_qa_choice
 from omniloom.evaluate.scores.mathvista import mathvista_correct, mathvista_extraction, mathvista_prediction
 from omniloom.evaluate.task import Cell, Item, Scores, Task, grouped, image_name, lettered, mean, mean_score
@@ -42,6 +43,8 @@ def score_mathvista(items: Sequence[Item], answers: Sequence[str], variant: str)
 
 
 def _mathvista(item: Item, text: str, variant: str) -> bool:
+    if not text.strip():
+        return False  # nothing is most like the shortest choice
     choices = list(item.options.values()) or None
     kinds: dict[str, Any] = {
         "question_type": item.facts["question_type"], "answer_type": item.facts["answer_type"], "choices": choices,
@@ -69,7 +72,9 @@ def read_scienceqa(path: Path) -> list[Item]:
     items = []
     for number, row in rows:
         options = letters(wanted(row, "choices", "options", where=path))
-        answer = wanted(row, "answer", where=path)
+        answer = letter_of(wanted(row, "answer", where=path), options)
+        if answer not in options:
+            raise ConfigError(f"{path}: row {number}: answer {answer!r}; one of {', '.join(options)}, or its number.")
         hint = f"{row['hint']}\n" if row.get("hint") else ""
         name = str(next((row[key] for key in ("id", "question_id", "index") if key in row), number))
         image = row.get("image")
@@ -77,7 +82,7 @@ def read_scienceqa(path: Path) -> list[Item]:
             Item(
                 id=name,
                 question=hint + str(wanted(row, "question", where=path)),
-                answers=(list(options)[answer] if isinstance(answer, int) else str(answer),),
+                answers=(answer,),
                 images=(image if isinstance(image, Cell) else f"{name}/{image}",) if image else (),
                 options=options,
                 facts={key: row.get(key) for key in ("subject", "grade", "split")}
@@ -105,11 +110,12 @@ MATHVISTA = Task(
     name="mathvista",
     title="MathVista (Lu et al. 2024), testmini",
     metric="accuracy, percent",
-    read=read_mathvista,
+    reader=read_mathvista,
     prompt=lambda item: item.question.replace("Hint: ", ""),
     score=score_mathvista,
     variants=("published", "cut-integers", "rules"),
     oracle="23 published score files, each item equal: 22 by the default rule, 1 by cut-integers",
+    version="2",
     columns=("extraction", "response"),
     fields=_fields,
 )
@@ -117,7 +123,7 @@ SCIENCEQA = Task(
     name="scienceqa",
     title="ScienceQA (Lu et al. 2022), LLaVA's rule",
     metric="accuracy, percent",
-    read=read_scienceqa,
+    reader=read_scienceqa,
     prompt=lettered,
     score=mean_score(_science, groups=("image", "subject", "grade")),
     oracle="two published result files of LLaVA: 4,241 and 4,240 of 4,241 letters equal",

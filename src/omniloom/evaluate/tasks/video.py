@@ -251,22 +251,23 @@ def _task(
     oracle: str,
     rule: Callable[[Item, str, str], float] = _letter,
     variants: tuple[str, ...] = ("published",),
+    version: str = "1",
     fields: Callable[[Item, str], Mapping[str, Any]] = no_fields,
-    read_answers: Callable[[Path], list[Answer] | None] = no_form,
+    own_answers: Callable[[Path], list[Answer] | None] = no_form,
 ) -> Task:
     return Task(
         name=name,
         title=title,
         metric="accuracy, percent",
-        read=reader,
+        reader=reader,
         prompt=prompt,
         score=mean_score(rule, groups=groups),
         variants=variants,
         oracle=oracle,
-        version="1" if len(variants) == 1 else "2",
+        version=version,
         columns=("response", "output"),
         fields=fields,
-        read_answers=read_answers,
+        own_answers=own_answers,
     )
 
 
@@ -274,7 +275,7 @@ VIDEOMME = Task(
     name="videomme",
     title="Video-MME (Fu et al. 2024)",
     metric="accuracy, percent",
-    read=read_videomme,
+    reader=read_videomme,
     prompt=_videomme_prompt,
     score=_videomme_score,
     variants=("published", "letter"),
@@ -287,7 +288,7 @@ MVBENCH = Task(
     name="mvbench",
     title="MVBench (Li et al. 2024)",
     metric="accuracy, percent",
-    read=read_mvbench,
+    reader=read_mvbench,
     prompt=_mvbench_prompt,
     score=mean_score(_mvbench, groups=("task_type",)),
     variants=("published", "letter"),
@@ -304,6 +305,7 @@ MOTIONBENCH = _task(
     prompt=_lettered_prompt,
     rule=_motionbench,
     variants=("published", "letter"),
+    version="2",
     oracle="its own program's letters of 400 made answers, all equal; and its accuracy over them",
 )
 PHYSGAME = _task(
@@ -314,6 +316,7 @@ PHYSGAME = _task(
     prompt=_lettered_prompt,
     rule=_mvbench,
     variants=("published", "letter"),
+    version="2",
     oracle="its own program on 400 made answers: equal but for blank ones, which it takes for right",
     fields=kept_fields("class", "subclass"),
 )
@@ -324,5 +327,5 @@ PERCEPTION_TEST = _task(
     reader=read_perception_test,
     prompt=_lettered_prompt,
     oracle=_MMMU_LETTERS,
-    read_answers=read_perception_answers,
+    own_answers=read_perception_answers,
 )
