@@ -104,6 +104,21 @@ def test_answers_to_no_item_are_all_counted(tmp_path: Path, capsys: pytest.Captu
     assert result["ids"]["unknown"] == [f"(no id) What else, {n}?" for n in range(3)]
 
 
+def test_a_file_of_questions_is_none_of_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """POPE's own, for one: there the question is called text, as the answer is in other files."""
+    rows = [{"question_id": n, "image": "1.jpg", "text": f"Is there a {n}?", "label": "yes"} for n in range(4)]
+    file = write(tmp_path / "coco_pope_random.json", rows)
+    assert "each answer is its question, word by word" in refused("pope", file, capsys, file)
+
+
+def test_several_answers_in_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are several answers to one item, as those in several rows are."""
+    rows = [{"question_id": n, "answer": [RIGHT[n]]} for n in range(3)]
+    rows += [{"question_id": 3, "answer": ["batter", "pitcher", "batter"]}]
+    result = told("textvqa", benchmark(tmp_path), capsys, write(tmp_path / "a.json", rows), code=1)
+    assert (result["scores"]["accuracy"], result["ids"]) == (100.0, {"conflicting": ["3"]})
+
+
 # Nothing that is right
 
 
@@ -244,6 +259,23 @@ def test_no_benchmarks_file_ends_with_a_traceback(task: str, tmp_path: Path) -> 
 
 
 # The command
+
+
+def test_what_is_wrong_is_told_with_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = benchmark(tmp_path)
+    assert run(["evaluate", "texvqa"]) == 1
+    assert "there is no task 'texvqa'. Nearest: textvqa" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert "Give a file in it, or the folder of one model's answers" in refused(
+        "textvqa", truth, capsys, tmp_path / "empty"
+    )
+    assert "no such file or folder, and no *.jsonl whose name begins so" in refused(
+        "textvqa", truth, capsys, tmp_path / "none"
+    )
+    rows = [{"question_id": n, "answer": RIGHT[n]} for n in range(4)] + [{"question_id": 3, "answer": "?"}]
+    answers = ["--answers", str(write(tmp_path / "a.json", rows)), "--ground-truth", str(truth)]
+    assert run(["evaluate", "textvqa", *answers]) == 1
+    assert "INCOMPLETE: of different answers to an item, the first counts." in capsys.readouterr().out
 
 
 def test_answers_in_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,15 @@ def _files(path: Path, task: Task) -> list[Path]:
                 f"{path}: answers of several checkpoints begin so ({', '.join(sorted(file.name for file in found))}). "
                 "Give a longer prefix, or one file."
             )
+    if not found and path.is_dir():
+        raise ConfigError(
+            f"{path}: no <subject>/output.json, no log of lmms-eval and no *.jsonl in this folder. Give a file in it, "
+            "or the folder of one model's answers."
+        )
     if not found:
-        raise ConfigError(f"{path}: there is no such file, no output.json or *.jsonl in it, and no *.jsonl begins so.")
+        raise ConfigError(
+            f"{path}: there is no such file or folder, and no *.jsonl whose name begins so. Check the path."
+        )
     return found
 
 
@@ -128,7 +135,7 @@ def _of_file(path: Path, task: Task) -> list[Answer]:
     if suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: {suffix or 'no suffix'} found; one of {', '.join(_SUFFIXES)} expected.")
     if suffix in SHEETS:
-        return [_answer(row, path, number, task) for number, row in enumerate(read_rows(path), 2)]
+        return [one for number, row in enumerate(read_rows(path), 2) for one in _answers(row, path, number, task)]
     if suffix == ".json":
         loaded = read_json(path)
         outputs = loaded.get("outputs", loaded) if isinstance(loaded, Mapping) else None
@@ -139,7 +146,8 @@ def _of_file(path: Path, task: Task) -> list[Answer]:
     rows = read_rows(path)
     if rows and is_harness_log(rows[0]):
         return harness_answers(rows)
-    return [_answer(one, path, number, task) for number, row in enumerate(rows, 1) for one in _questions_of(row)]
+    numbered = [(number, one) for number, row in enumerate(rows, 1) for one in _questions_of(row)]
+    return [one for number, row in numbered for one in _answers(row, path, number, task)]
 
 
 def _questions_of(row: Row) -> list[Row]:
@@ -154,7 +162,8 @@ def _pairs(path: Path, *, nested: bool) -> list[tuple[str, Any]]:
     return next(value for name, value in pairs if name == "outputs") if nested else pairs
 
 
-def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
+def _answers(row: Row, path: Path, number: int, task: Task) -> list[Answer]:
+    """The answer of a row; of a list of texts, each that is another one."""
     columns = tuple(dict.fromkeys((*task.columns, *TEXT_COLUMNS)))
     name = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), None)
     # The first column that is there, blank or not: a later one may hold what is right.
@@ -169,7 +178,8 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
             f"{', '.join(map(str, row))}."
         )
     right = row.get("answer") if "response" in row and "index2ans" in row else None
-    return Answer(
+    listed = row[said] if isinstance(row[said], list) and all(isinstance(one, str) for one in row[said]) else []
+    answer = Answer(
         "" if name is None else id_text(name),
         innermost(row[said]),
         letters(row.get("index2ans")) if isinstance(row.get("index2ans"), Mapping) else {},
@@ -179,6 +189,7 @@ def _answer(row: Row, path: Path, number: int, task: Task) -> Answer:
         shown=shown if len(shown) <= _LONGEST_NAME else "",
         kind=_text(row, ("task_type", "category")),
     )
+    return [answer, *(replace(answer, text=text) for text in dict.fromkeys(listed) if text != answer.text)]
 
 
 def _text(row: Row, columns: Sequence[str]) -> str:

@@ -126,8 +126,8 @@ def evaluate(
         about: what else the result is to say.
 
     Raises:
-        ConfigError: the variant is unknown, an id comes twice among the items, no answer is one to them, or nothing
-            tells what is right.
+        ConfigError: the variant is unknown, an id comes twice among the items, no answer is one to them, nothing tells
+            what is right, or answers are the questions.
     """
     variant = checked(task, items, variant)
     said: dict[str, list[Answer]] = {}
@@ -143,6 +143,7 @@ def evaluate(
     completed = [_completed(item, said[item.id][0]) if item.id in said else item for item in counted]
     texts = [said[item.id][0].text if item.id in said else "" for item in counted]
     check_truth(task, completed)
+    _check_answers(task, completed, texts)
     return Result(
         task=task,
         variant=variant,
@@ -195,6 +196,14 @@ def check_truth(task: Task, items: Sequence[Item]) -> None:
             f"{task.name}: nothing tells what is right for {len(lacking):,} of {len(items):,} items, such as "
             f"{lacking[0]!r}. Give the part of the benchmark whose answers are public; of a secret one, `omniloom "
             "generate` makes the answers to hand in."
+        )
+
+
+def _check_answers(task: Task, items: Sequence[Item], texts: Sequence[str]) -> None:
+    if all(text and text == item.question for item, text in zip(items, texts, strict=True)):
+        raise ConfigError(
+            f"{task.name}: each answer is its question, word by word: a file of questions was given in the place of "
+            "one of answers."
         )
 
 

@@ -22,6 +22,12 @@ from omniloom.tools.lmms_eval_run import run_lmms_eval
 from omniloom.tools.outputs import keep_apart
 
 EXIT_INCOMPLETE = 1
+_INCOMPLETE = {
+    "missing": "this score is not one of the whole benchmark",
+    "conflicting": "of different answers to an item, the first counts",
+    "unknown": "answers that are to no item are left out",
+}
+"""What faults mean for a score."""
 _NO_SAMPLING = ("model", "model_fingerprint", "task")
 
 
@@ -112,10 +118,10 @@ def command(
     name = _task_name(task_name, task_option)
     if inside is not None:
         return run_lmms_eval(name, model, output=output, limit=limit, tasks=tasks_path, words=words)
+    task = find_task(name)
     if truth_path is None:
         raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
     keep_apart({"--output": output, "--items": items_path}, [truth_path, *answers_paths, answers_to])
-    task = find_task(name)
     items = read_items(task, truth_path, words)
     asked = items[:limit]
     variant = checked(task, asked, variant)
@@ -213,5 +219,6 @@ def _table(plain: dict[str, Any]) -> str:
     if "limit" in plain:
         lines.append(f"  Of the first {plain['limit']:,} items alone: not a score of the benchmark.")
     if not plain["complete"]:
-        lines.append("  INCOMPLETE: this score is not one of the whole benchmark.")
+        said = [words for name, words in _INCOMPLETE.items() if counts[name]]
+        lines.append(f"  INCOMPLETE: {'; '.join(said)}.")
     return "\n".join(lines)
