@@ -67,11 +67,8 @@ class WorkerConfig:
             self.rank, self.world_size = _distributed_rank(self.data_parallel_group)
         if not 0 <= self.rank < self.ranks:
             raise ConfigError(f"WorkerConfig: rank {self.rank} found, 0 to {self.ranks - 1} expected")
-        if self.num_workers < 0 or self.prefetch_factor < 1:
-            raise ConfigError(
-                f"WorkerConfig: num_workers={self.num_workers}, prefetch_factor={self.prefetch_factor} found; "
-                "at least 0 and 1 expected"
-            )
+        for name, least in _LEAST.items():
+            check_at_least(least, what="WorkerConfig: ", **{name: getattr(self, name)})
         if self.start_method not in ("spawn", "fork") or self.on_worker_death not in ("restart", "raise"):
             raise ConfigError(
                 f"WorkerConfig: start_method={self.start_method!r}, on_worker_death={self.on_worker_death!r} found; "
@@ -123,6 +120,17 @@ class WorkerConfig:
         if distributed is None or self.data_parallel_group is None:
             return self.number
         return int(distributed.get_global_rank(self.data_parallel_group, self.number))
+
+
+_LEAST = {"num_workers": 0, "prefetch_factor": 1, "lanes": 1, "decode_threads": 0, "read_ahead_bytes": 0}
+"""The least value of each setting that is a whole number, or ``None`` where that is allowed."""
+
+
+def check_at_least(least: int, *, what: str = "", **setting: int | None) -> None:
+    """Raise ConfigError where a setting, given by its name, is no whole number or is below ``least``."""
+    ((name, value),) = setting.items()
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise ConfigError(f"{what}{name}={value!r} found; a whole number of at least {least} expected")
 
 
 def running_distributed() -> Any:

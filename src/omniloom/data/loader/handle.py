@@ -89,7 +89,7 @@ class WorkerHandle:
 
     def _note(self, answer: Answer) -> None:
         if isinstance(answer, Ready):
-            self._board = Board(reduction.recv_handle(self.connection))
+            self._board = Board.received(reduction.recv_handle(self.connection))
             self._stack = StackFile(reduction.recv_handle(self.connection))
             self.ready = True
         elif isinstance(answer, NewSlab):

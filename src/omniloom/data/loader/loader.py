@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omniloom.data.loader import collective, state_tensors
+from omniloom.data.loader.config import check_at_least
 from omniloom.data.loader.dataset import Dataset
-from omniloom.data.loader.inline import InlineLanes
-from omniloom.data.loader.messages import WorkOrder
+from omniloom.data.loader.engine import Engine, make_engine
 from omniloom.data.loader.pads import PadMaker
-from omniloom.data.loader.pool import PoolSettings, WorkerPool
+from omniloom.data.loader.pool import PoolSettings
 from omniloom.data.loader.runner import EmptyUnit, Produced
 from omniloom.data.loader.state import LaneState, RankState, check_fits, deal, put_together, read_states
 from omniloom.data.loader.stats import LoaderStats
-from omniloom.data.loader.watch import OwnWatch
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.pipeline.restore import renumbered, restore
 from omniloom.data.pipeline.running import Work, at_work
@@ -42,7 +42,7 @@ class Loader:
         prefetch_factor: batches that each worker is asked for ahead; ``None``: likewise.
         watchdog_timeout_seconds: a worker (without workers: this process) that is at one sample for longer is
             reported with its stack; ``None``: never.
-        watchdog_initial_timeout_seconds: the same until a worker has started.
+        watchdog_initial_timeout_seconds: the same until a worker has started; ``None``: as long, and at least a minute.
         cache_pool: what `TaskEncoder.cache` is, and cookers with ``need_cache`` are handed; sent to each worker.
         fail_on_timeout: end a worker that hangs; it is dealt with as one that died. Without workers the sample is
             interrupted, and `WorkerError` raised.
@@ -60,6 +60,8 @@ class Loader:
         cache_pool: CachePool | None = None,
     ) -> None:
         config = dataset.worker_config
+        check_at_least(0, num_workers=num_workers)
+        check_at_least(1, prefetch_factor=prefetch_factor)
         self.dataset = dataset
         self.worker_config = config
         self.num_workers = config.num_workers if num_workers is None else num_workers
@@ -76,8 +78,10 @@ class Loader:
         if dataset.equal_steps and (dataset.plan.endless or not dataset.one_to_one):
             raise ConfigError("equal_steps needs data that ends, without packing or encoders that give several samples")
         self._cache_pool = cache_pool
-        self._engine: WorkerPool | InlineLanes | None = None
+        self._engine: Engine | None = None
+        self._engine_pid = 0
         self._running = False
+        self._deaths: list[str] = []  # of workers of engines that were closed
         self._stats = LoaderStats()
         self.is_pad = False
         self._reset(config.run_lanes)
@@ -124,27 +128,32 @@ class Loader:
             waiting = [(lane.batches, index) for index, lane in self._lanes.items() if not lane.ended]
             if not waiting:
                 return None
-            index = min(waiting)[1]
-            produced = self._fetch(index)
-            self._stats.add(produced)
-            lane = self._lanes[index]
-            lane.stream, lane.ended = produced.state, produced.ended
-            if not produced.ended:
-                lane.batches += 1
-                if produced.batch is not EmptyUnit:
-                    return produced
+            produced = self._fetch(min(waiting)[1])
+            if not produced.ended and produced.batch is not EmptyUnit:
+                return produced
 
     def _fetch(self, index: int) -> Produced:
-        engine = self._started_engine()
+        """What comes next from a lane, noted in its state."""
+        engine, lane = self._started_engine(), self._lanes[index]
         try:
-            return engine.fetch(index)
+            produced = engine.fetch(index)
+            self._lanes[index] = LaneState(lane.batches + (not produced.ended), produced.state, produced.ended)
         except BaseException:  # an interrupt may have come between an answer and its being noted: begin anew
+            self._lanes[index] = lane
             self.close()
             raise
+        self._stats.add(produced)
+        return produced
 
-    def _started_engine(self) -> WorkerPool | InlineLanes:
+    def _started_engine(self) -> Engine:
+        if self._engine is not None and self._engine_pid != os.getpid():  # workers and threads are a parent's
+            self._engine.forget()
+            self._engine, self._running = None, False
         if self._engine is None:
-            self._engine = self._make_engine()
+            self._engine_pid = os.getpid()
+            self._engine = make_engine(
+                self.dataset, self._settings, num_workers=self.num_workers, cache_pool=self._cache_pool
+            )
         if not self._running:
             open_lanes = {i: lane for i, lane in self._lanes.items() if not lane.ended}
             self._engine.start(
@@ -154,22 +163,6 @@ class Loader:
             )
             self._running = True
         return self._engine
-
-    def _make_engine(self) -> WorkerPool | InlineLanes:
-        config, pipeline = self.worker_config, self.dataset.pipeline
-        threads = config.threads(self.num_workers) if make_of(pipeline).ahead else 0
-        ahead = config.ahead_bytes(self.num_workers)
-        if self.num_workers == 0:
-            keep = self.dataset.user_code
-            limit, fail = self._settings.watchdog_seconds, self._settings.fail_on_timeout
-            watch = OwnWatch(limit, fail=fail) if limit is not None else None
-            lanes = InlineLanes(
-                pipeline, config.fault_policy, threads=threads, ahead_bytes=ahead, keep_random_state=keep, watch=watch
-            )
-            lanes.use_cache(self._cache_pool)
-            return lanes
-        order = WorkOrder(pipeline, config.fault_policy, 0, threads, config.on_worker_start, self._cache_pool, ahead)
-        return WorkerPool(order, self._settings)
 
     def begin_pass(self) -> None:
         """Let the next batch be one of the next pass, where all batches of the running one have come."""
@@ -363,7 +356,7 @@ class Loader:
         plain = self._stats.to_plain([leaf.name for leaf in self.dataset.plan.leaves])
         batches = [lane.batches for lane in self._lanes.values()]
         plain["lane_skew_batches"] = max(batches) - min(batches)
-        plain["worker_deaths"] = list(self._engine.deaths) if self._engine is not None else []
+        plain["worker_deaths"] = [*self._deaths, *(self._engine.deaths if self._engine is not None else ())]
         return plain
 
     def config(self) -> dict[str, Any]:
@@ -381,8 +374,9 @@ class Loader:
     def close(self) -> None:
         """End the workers. The next batch starts new ones, at the same place."""
         if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+            engine, self._engine = self._engine, None
+            self._deaths += engine.deaths
+            engine.close()
         self._running = False
 
     def __enter__(self) -> Loader:

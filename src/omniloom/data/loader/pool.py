@@ -32,6 +32,9 @@ logger = logging.getLogger("omniloom")
 DEATHS_WITHOUT_A_BATCH = 20
 """So many deaths with no batch between them end the run."""
 
+LEAST_START_SECONDS = 60.0
+"""A fresh interpreter on a busy machine, from a slow disk, may take its time."""
+
 
 @dataclass(frozen=True)
 class PoolSettings:
@@ -43,7 +46,8 @@ class PoolSettings:
         start_method: ``spawn`` (a fresh interpreter) or ``fork``.
         on_worker_death: ``restart`` or ``raise``.
         watchdog_seconds: a worker that is at one sample for longer is reported with its stack; ``None``: never.
-        watchdog_initial_seconds: the same for a worker's first batch.
+        watchdog_initial_seconds: the same for a worker that has not started yet; ``None``: as long as for a sample, and
+            at least a minute.
         fail_on_timeout: end such a worker, which is then dealt with as one that died.
         keep_lanes: moving a lane is dear (windows must be made again): move it only from a worker that is full.
     """
@@ -56,6 +60,13 @@ class PoolSettings:
     watchdog_initial_seconds: float | None = None
     fail_on_timeout: bool = False
     keep_lanes: bool = False
+
+    @property
+    def start_seconds(self) -> float | None:
+        """A worker that has not started after so long is reported; ``None``: never."""
+        if self.watchdog_initial_seconds is not None or self.watchdog_seconds is None:
+            return self.watchdog_initial_seconds
+        return max(self.watchdog_seconds, LEAST_START_SECONDS)
 
 
 @dataclass(slots=True)
@@ -131,6 +142,10 @@ class WorkerPool:
     def close(self) -> None:
         """End all workers."""
         self._finalizer()
+
+    def forget(self) -> None:
+        """Leave the workers to the process that this one was forked from."""
+        self._finalizer.detach()
 
     @property
     def pids(self) -> list[int]:
@@ -235,8 +250,7 @@ class WorkerPool:
     def _look_at(self, worker: WorkerHandle) -> None:
         """Report a worker that is at one sample for too long."""
         settings = self._settings
-        limit = settings.watchdog_seconds if worker.ready else settings.watchdog_initial_seconds
-        limit = limit or settings.watchdog_seconds
+        limit = settings.watchdog_seconds if worker.ready else settings.start_seconds
         if limit is None or worker.reported_hang or worker.busy_seconds() < limit:
             return
         worker.reported_hang = True

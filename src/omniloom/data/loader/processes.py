@@ -31,7 +31,17 @@ WORKER_ENVIRONMENT = {
 """What a fresh worker has in its environment, unless the caller's says otherwise."""
 
 _OPEN_CONNECTIONS: weakref.WeakSet[Connection[Any, Any]] = weakref.WeakSet()
-"""The caller's ends of all connections to workers, so that a forked worker can close its copies."""
+"""The caller's ends of all connections to workers."""
+
+
+def _close_copies() -> None:
+    """In a process that was forked: while it holds a copy of a connection, a worker would not see its caller go."""
+    for connection in _OPEN_CONNECTIONS:
+        connection.close()
+    _OPEN_CONNECTIONS.clear()
+
+
+os.register_at_fork(after_in_child=_close_copies)
 
 _BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
@@ -62,7 +72,7 @@ def start_worker(order: WorkOrder, method: StartMethod) -> tuple[Process, Connec
     _OPEN_CONNECTIONS.add(connection)
     with theirs:
         if method == "fork":
-            return _Forked(theirs, connection, order), connection
+            return _Forked(theirs, order), connection
         try:
             payload = cloudpickle.dumps(order)
         except Exception as error:
@@ -81,7 +91,8 @@ def start_worker(order: WorkOrder, method: StartMethod) -> tuple[Process, Connec
 class _Spawned:
     def __init__(self, descriptor: int) -> None:
         environment = WORKER_ENVIRONMENT | os.environ
-        arguments = [sys.executable, "-c", _BOOT, str(descriptor), json.dumps(sys.path)]
+        folders = [folder for folder in sys.path if isinstance(folder, str)]  # others are never imported from
+        arguments = [sys.executable, "-c", _BOOT, str(descriptor), json.dumps(folders)]
         self._process = subprocess.Popen(
             arguments, pass_fds=[descriptor], env=environment, stdin=subprocess.DEVNULL, close_fds=True
         )
@@ -98,9 +109,9 @@ class _Spawned:
 
 
 class _Forked:
-    def __init__(self, theirs: socket.socket, ours: Connection[Any, Any], order: WorkOrder) -> None:
+    def __init__(self, theirs: socket.socket, order: WorkOrder) -> None:
         context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=_run_forked, args=(theirs, ours, order), daemon=True)
+        self._process = context.Process(target=_run_forked, args=(theirs, order), daemon=True)
         self._process.start()
         self.pid = self._process.pid or -1
 
@@ -112,8 +123,5 @@ class _Forked:
         self._process.kill()
 
 
-def _run_forked(theirs: socket.socket, ours: Connection[Any, Any], order: WorkOrder) -> None:
-    ours.close()
-    for other in _OPEN_CONNECTIONS:  # else the other workers would not see the caller's end close
-        other.close()
+def _run_forked(theirs: socket.socket, order: WorkOrder) -> None:
     serve(Connection(theirs.detach()), order)

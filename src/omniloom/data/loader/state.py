@@ -7,6 +7,7 @@ lists in the order of the leaves, whose names stand once in the head; where weig
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -95,7 +96,7 @@ class RankState:
             "steps": self.steps,
             "in_pass": self.in_pass,
             "leaves": [list(leaf) for leaf in self.mix.leaves],
-            "settings": dict(self.mix.settings),
+            "settings": copy.deepcopy(dict(self.mix.settings)),
             "lane_states": {str(i): pack_lane(lane, names) for i, lane in self.lane_states.items()},
         }
 
@@ -112,18 +113,43 @@ class RankState:
                 f"{where}: state format {plain['omniloom_loader_state']} found, {FORMAT} expected. "
                 "Load it with the version of omniloom that wrote it."
             )
-        leaves = tuple((str(name), int(rows), float(weight)) for name, rows, weight in plain["leaves"])
-        names = [leaf[0] for leaf in leaves]
-        return cls(
-            lanes=plain["lanes"],
-            world_size=plain["world_size"],
-            rank=plain["rank"],
-            lap=plain["lap"],
-            steps=plain["steps"],
-            in_pass=plain["in_pass"],
-            lane_states={int(i): unpack_lane(lane, names) for i, lane in plain["lane_states"].items()},
-            mix=Mix(leaves, plain["settings"]),
-        )
+        try:
+            leaves = tuple((str(name), int(rows), float(weight)) for name, rows, weight in plain["leaves"])
+            names = [leaf[0] for leaf in leaves]
+            lanes = _count(plain, "lanes", least=1)
+            return cls(
+                lanes=lanes,
+                world_size=_count(plain, "world_size", least=1),
+                rank=_count(plain, "rank"),
+                lap=_count(plain, "lap"),
+                steps=_count(plain, "steps"),
+                in_pass=bool(plain["in_pass"]),
+                lane_states={_lane_of(i, lanes): unpack_lane(one, names) for i, one in plain["lane_states"].items()},
+                mix=Mix(leaves, dict(plain["settings"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise damaged(where, error) from error
+
+
+def damaged(where: str, error: Exception) -> StateError:
+    """What is raised of something that says it is a state, and cannot be read as one."""
+    told = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return StateError(f"{where}: the state is damaged: {told}.\n  Go on from another one that was saved.")
+
+
+def _count(plain: Mapping[str, Any], name: str, *, least: int = 0) -> int:
+    value = plain[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name!r} is {value!r:.40}, a whole number from {least} on expected")
+    return value
+
+
+def _lane_of(text: Any, lanes: int) -> int:
+    """The number of a lane of its name in a state."""
+    index = int(text)
+    if not 0 <= index < lanes:
+        raise ValueError(f"it has a lane {index} of {lanes}")
+    return index
 
 
 def pack_lane(lane: LaneState, names: Sequence[str]) -> dict[str, Any]:
@@ -144,8 +170,10 @@ def unpack_lane(plain: Mapping[str, Any], names: Sequence[str]) -> LaneState:
             f: numbers_of_text(stream[f]) if isinstance(stream[f], str) else stream[f] for f in _BY_LEAF if f in stream
         }
         by_name = {f: {n: rows for n, rows in zip(names, found, strict=True) if rows} for f, found in lists.items()}
+        if not all(isinstance(number, int) for found in by_name.values() for number in found.values()):
+            raise ValueError(f"the place of a lane is {lists!r:.80}, whole numbers expected")
         stream = {**stream, **by_name}
-    return LaneState(plain["batches"], stream, bool(plain.get("ended", False)))
+    return LaneState(_count(plain, "batches"), stream, bool(plain.get("ended", False)))
 
 
 def check_fits(state: RankState, mix: Mix, *, where: str) -> bool:
@@ -245,7 +273,7 @@ def write_state(path: str | Path, plain: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
-        with partial.open("w") as file:
+        with partial.open("w", encoding="utf-8") as file:
             json.dump(plain, file, separators=(",", ":"))
             file.flush()
             os.fsync(file.fileno())
@@ -283,8 +311,8 @@ def _read_file(path: Path) -> Any:
         raise StateError(f"{path}: no such file")
     if path.suffix == ".json":
         try:
-            return json.loads(path.read_text())
-        except ValueError as error:
+            return json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
             raise StateError(f"{path}: not a complete JSON file: {error}") from None
     import torch  # noqa: PLC0415 - only a state that torch saved needs it
 

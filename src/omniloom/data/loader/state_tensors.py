@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from omniloom.data.loader.state import RankState, unpack_lane
+from omniloom.data.loader.state import RankState, damaged, unpack_lane
 from omniloom.errors import StateError
 
 HEAD = "omniloom_loader"
@@ -62,7 +62,11 @@ def from_tensors(tensors: Mapping[str, Any], *, where: str, lanes: int) -> RankS
     prefix = LANE.split("{", maxsplit=1)[0]
     for name, tensor in tensors.items():
         if name.startswith(prefix):
-            head.lane_states[int(name.removeprefix(prefix))] = unpack_lane(_json(tensor, name, where), names)
+            plain = _json(tensor, name, where)
+            try:
+                head.lane_states[int(name.removeprefix(prefix))] = unpack_lane(plain, names)
+            except (KeyError, TypeError, ValueError) as error:
+                raise damaged(f"{where}: tensor {name!r}", error) from error
     if head.lanes != lanes and len(head.lane_states) < head.lanes:
         raise StateError(
             f"{where}: saved with {head.lanes} lanes, and this run asked for those of {lanes}.\n"

@@ -51,6 +51,14 @@ class Board:
         board.clear()
         return board, descriptor
 
+    @classmethod
+    def received(cls, descriptor: int) -> Board:
+        """The board of another process; takes over the descriptor."""
+        try:
+            return cls(descriptor)
+        finally:
+            os.close(descriptor)
+
     @property
     def take_in_hand(self) -> Callable[[int, int, int, int], None]:
         """Writes the numbers of the key that is worked on from now. It is called for every sample, so it is native."""

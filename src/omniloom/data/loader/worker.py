@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -44,7 +45,7 @@ def main(descriptor: int) -> None:
     try:
         order: WorkOrder = receive(connection)
     except Exception as error:
-        send(connection, _failure(-1, -1, error))
+        _tell_of_no_start(connection, error)
         return
     serve(connection, order)
 
@@ -55,11 +56,21 @@ def serve(connection: Connection[object, Request], order: WorkOrder) -> None:
     threading.Thread(target=_leave_with_caller, args=(connection.fileno(),), daemon=True).start()
     try:
         worker = Worker(connection, order)
-        gc.freeze()  # what is here now stays: no collection needs to look at it again
-        gc.set_threshold(10_000)  # samples come and go by reference count; cycles are rare
+    except Exception as error:
+        _tell_of_no_start(connection, error)
+        return
+    gc.freeze()  # what is here now stays: no collection needs to look at it again
+    gc.set_threshold(10_000)  # samples come and go by reference count; cycles are rare
+    with contextlib.suppress(*_CALLER_IS_GONE):
         worker.run()
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the caller is gone
+
+
+_CALLER_IS_GONE = (EOFError, BrokenPipeError, ConnectionResetError)
+
+
+def _tell_of_no_start(connection: Connection[object, Request], error: Exception) -> None:
+    with contextlib.suppress(*_CALLER_IS_GONE):
+        send(connection, _failure(-1, -1, error))
 
 
 class Worker:
@@ -122,9 +133,7 @@ class Worker:
             while self._incoming.poll(0):  # slabs that came back meanwhile can be used at once
                 self._listen(receive(self._connection))
             parcel = None if produced.ended else self._slabs.pack(produced.batch)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise
-        except Exception as error:
+        except Exception as error:  # where the caller is gone, sending fails, too
             send(self._connection, _failure(request.generation, index, error))
             return
         change = StateChange.between(self._sent.get(index), produced.state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from omniloom.data.pipeline.calls import Call, CallError, gives_many, results, tolerances
+from omniloom.data.pipeline.calls import Call, CallError, gives_many, results, tolerances, whole
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultLine, Origin
 from omniloom.data.pipeline.make import make_of
@@ -103,10 +103,10 @@ class CallLine:
         """Whether the calls succeeded, and what they gave."""
         call = ""
         try:
-            for call, number, function in self._calls:  # noqa: B007 - named in the message of a failure
+            for call, number, function in self._calls:
                 if number:
                     self._make.seeds.plant(first_sample(keys[0]), number)
-                value = function(value)
+                value = whole(function(value), call=call)
         except SkipSample as skip:
             self.leave_out(keys, str(skip) or "SkipSample")
             return False, None
@@ -207,6 +207,14 @@ class BatchStream(Iterator[Item]):
 
     def _collect(self) -> tuple[list[ItemKey], list[Any]]:
         """Keys and values of the next batch. Raises StopIteration at the end of the source."""
+        while True:
+            keys, values = self._collect_some()
+            if len(values) == self._size or not self._drop_last or keys[0] is UNIT_END:
+                return keys, values
+            self._line.leave_out(keys, "drop-last")
+
+    def _collect_some(self) -> tuple[list[ItemKey], list[Any]]:
+        """The same, full or not."""
         size = self._size
         keys: list[ItemKey] = []
         values: list[Any] = []
@@ -222,9 +230,6 @@ class BatchStream(Iterator[Item]):
         except StopIteration:
             if not keys:
                 raise
-        if len(values) < size and self._drop_last:
-            self._line.leave_out(keys, "drop-last")
-            return self._collect()
         return keys, values
 
 
@@ -244,11 +249,13 @@ class ManyBatchStream(BatchStream):
         return super().state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Go to a saved place. The batches of the running values are made again."""
+        """Go to a saved place. The batches of the running values are made again, as many as they give now."""
         super().load_state_dict(state)
         self._made, self._taken = iter(()), 0
-        for _ in islice(self, state.get("batch_part", 0)):
-            pass
+        if state.get("batch_part"):
+            self._begin_batches()
+            for _ in islice(self._made, state["batch_part"]):
+                self._taken += 1
 
     def __next__(self) -> Item:
         while True:
@@ -256,11 +263,16 @@ class ManyBatchStream(BatchStream):
             if item is not None:
                 self._taken += 1
                 return item
-            self._before, self._taken = self._source.state_dict(), 0
-            keys, values = self._collect()
-            if keys[0] is UNIT_END:
+            if self._begin_batches() is UNIT_END:
                 return UNIT_END, None
+
+    def _begin_batches(self) -> ItemKey:
+        """Collect the next values, and begin to make their batches; gives the key of the first value."""
+        self._before, self._taken = self._source.state_dict(), 0
+        keys, values = self._collect()
+        if keys[0] is not UNIT_END:
             self._made = self._batches_of(keys, values)
+        return keys[0]
 
     def _batches_of(self, keys: list[ItemKey], values: list[Any]) -> Iterator[Item]:
         for value in self._line.call_many(keys, values):

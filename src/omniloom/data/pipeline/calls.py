@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from omniloom.data.pipeline.faults import tolerance_of
 from omniloom.data.pipeline.seeding import KeySeeds
 from omniloom.data.sample import SampleKey
+from omniloom.errors import FatalSampleError
 
 Call = tuple[str, int, Callable[[Any], Any]]
 """Name of a call for messages, its number for seeds (0: it draws nothing), the function."""
@@ -26,6 +28,21 @@ class CallError(Exception):
 def gives_many(calls: tuple[Call, ...]) -> bool:
     """Whether some call is a generator function."""
     return any(inspect.isgeneratorfunction(function) for _, _, function in calls)
+
+
+def whole(value: Any, *, call: str) -> Any:
+    """What a function gave that is no generator function.
+
+    Raises:
+        FatalSampleError: it is a generator, whose values would never be made.
+    """
+    if type(value) is GeneratorType:
+        raise FatalSampleError(
+            f"{call} gave a generator, and is no generator function: a decorator or another function hides that it "
+            "gives several values. Write it with `yield` or `yield from` of its own.",
+            reason="generator",
+        )
+    return value
 
 
 def tolerances(calls: tuple[Call, ...]) -> dict[str, int | None]:
@@ -58,7 +75,7 @@ def results(calls: tuple[Call, ...], seeds: KeySeeds, key: SampleKey, value: Any
     except Exception as error:
         raise CallError(name, value) from error
     if not inspect.isgeneratorfunction(function):
-        yield from results(rest, seeds, key, made, path)
+        yield from results(rest, seeds, key, whole(made, call=name), path)
         return
     parts = seeds.parts(key, call, made) if number else made
     for part in _guarded(parts, name, value):

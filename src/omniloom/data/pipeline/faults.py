@@ -57,6 +57,11 @@ class FaultPolicy:
             raise ConfigError(f"fault action {self.action!r} found; 'raise', 'skip' or 'quarantine' expected")
         if (self.action == "quarantine") != (self.quarantine_path is not None):
             raise ConfigError("`quarantine_path` goes with the fault action 'quarantine', and only with it")
+        if self.in_a_row < 0 or (self.share is not None and not 0 <= self.share <= 1):
+            raise ConfigError(
+                f"fault policy: in_a_row={self.in_a_row}, share={self.share} found; at least 0, and a share from 0 to "
+                "1 or None expected"
+            )
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,8 @@ def _record(error: Exception, key: SampleKey, call: str, origin: Origin, reason:
 
 def _append_line(path: Path, record: dict[str, Any]) -> None:
     """One write of one line: lines of several processes do not mix (POSIX: O_APPEND)."""
-    line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+    # Names that are no UTF-8 have lone surrogates, which are written as JSON's escapes.
+    line = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line)

@@ -82,6 +82,7 @@ class GroupStream(Iterator[Item]):
         self._over = over  # what has come to its end: "unit" or "all"
         self._numbers = count()
         self._groups: dict[Hashable, list[_Waiting]] = {}  # the group whose first value has waited longest comes first
+        self._sizes: dict[Hashable, int] = {}  # values in a batch of each of them
         self._waiting: dict[int, list[Any]] = {}  # keys of all that wait, in plain form, in the order of their coming
 
     def state_dict(self) -> State:
@@ -146,6 +147,7 @@ class GroupStream(Iterator[Item]):
         waiting = self._groups.setdefault(group, [])
         one = _Waiting(next(self._numbers), key, value)
         waiting.append(one)
+        self._sizes[group] = size
         self._waiting[one.number] = _listed(key)
         return (group,) if len(waiting) >= size else ()
 
@@ -161,10 +163,17 @@ class GroupStream(Iterator[Item]):
         size = self._group.size if own is None else own
         if not isinstance(size, int) or size < 1:
             raise ConfigError(f"batch_group_criterion gave the batch size {size!r}; at least 1 expected")
+        try:
+            hash(group)
+        except TypeError as error:
+            raise ConfigError(f"batch_group_criterion gave the group {group!r:.80}; {error}") from None
         return group, size
 
     def _take(self, group: Hashable) -> list[_Waiting]:
-        taken = self._groups.pop(group)
+        waiting, size = self._groups.pop(group), self._sizes.pop(group)
+        taken, rest = waiting[:size], waiting[size:]
+        if rest:  # as many can wait where a state was saved with larger batches
+            self._groups[group], self._sizes[group] = rest, size
         for one in taken:
             del self._waiting[one.number]
         return taken

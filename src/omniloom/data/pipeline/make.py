@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import Any, ClassVar, Protocol
 
 from omniloom.data.pipeline import seeding
+from omniloom.data.pipeline.calls import whole
 from omniloom.data.pipeline.decode_ahead import decode
 from omniloom.data.pipeline.desk import Desk, LeafTally
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
@@ -195,7 +196,7 @@ class MakeStream(Iterator[Item]):
         if make.encode is not None:
             self._call = make.encode_call
             make.seeds.plant(key, seeding.ENCODE)
-            sample = make.encode(sample)
+            sample = whole(make.encode(sample), call=make.encode_call)
         if self._tell is not None:
             self._call = "token_count"
             self._tell(key, sample)
@@ -249,11 +250,13 @@ class ManyStream(MakeStream):
         return super().state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Go to a saved place. Within a row, its samples are made again."""
+        """Go to a saved place. Within a row, its samples are made again, as many as it gives now."""
         super().load_state_dict(state)
         self._row, self._part = iter(()), 0
-        for _ in range(state.get("part", 0)):
-            next(self, None)
+        if state.get("part"):
+            self._begin_row()
+            for _ in islice(self._row, state["part"]):
+                self._part += 1
 
     def __next__(self) -> Item:
         while True:
@@ -261,13 +264,18 @@ class ManyStream(MakeStream):
             if item is not None:
                 self._part += 1
                 return item
-            self._row_state, self._part = self._keys.state_dict(), 0
-            key = next(self._keys)
-            if key is UNIT_END:
+            if self._begin_row() is UNIT_END:
                 return UNIT_END, None
+
+    def _begin_row(self) -> SampleKey:
+        """Draw the next key, and begin to make the samples of its row."""
+        self._row_state, self._part = self._keys.state_dict(), 0
+        key = next(self._keys)
+        if key is not UNIT_END:
             if self._far is not None:
                 self._far.due(key)
             self._row = self._samples_of(key)
+        return key
 
     def remake(self, key: SampleKey) -> Item | None:
         """The sample of a key that came before; ``None``, counted, where it cannot be made now."""

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar
 
 from omniloom.data.pipeline import seeding
+from omniloom.data.pipeline.calls import whole
 from omniloom.data.pipeline.decode_ahead import decode
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
@@ -85,7 +87,7 @@ class Pack:
         if self.postencode is None:
             return sample
         self.source.seeds.plant(key, seeding.POSTENCODE)
-        return self.postencode(sample)
+        return whole(self.postencode(sample), call="postencode_sample")
 
     def packed(self, key: SampleKey, samples: list[Any]) -> Iterator[Any]:
         """What the packer makes of the samples of a pack, the first of which has this key."""
@@ -94,7 +96,7 @@ class Pack:
         if self.gives_many:
             yield from self.source.seeds.parts(key, seeding.PACK, made)
         else:
-            yield made
+            yield whole(made, call="pack_selected_samples")
 
     def __str__(self) -> str:
         return describe(self)
@@ -150,8 +152,10 @@ class PackStream(Iterator[Item]):
         if "packs" in state:
             self._fill()
             self._use_up(state["packs"])
-            for _ in range(state.get("pack_part", 0)):
-                next(self, None)
+            if state.get("pack_part") and self._group + 1 < len(self._groups):
+                self._begin_group()
+                for _ in islice(self._made, state["pack_part"]):
+                    self._taken += 1
 
     def remake(self, key: Any) -> Item | None:
         """The pack of a key that came before; ``None``, counted, where it cannot be made now."""
@@ -168,11 +172,7 @@ class PackStream(Iterator[Item]):
             if not self._filled:
                 self._fill()
             if self._group + 1 < len(self._groups):
-                self._group, self._taken = self._group + 1, 0
-                group, self._groups[self._group] = self._groups[self._group], []
-                self._made = self._packs_of(group)
-                self._decode_ahead(self._group + 1)
-                self._read_for_next(len(group))
+                self._begin_group()
             elif self._waiting or self._fresh or not self._over:
                 self._begin(self._next_place, self._waiting, self._fresh)
             else:
@@ -181,6 +181,14 @@ class PackStream(Iterator[Item]):
                 if over == "unit":
                     return UNIT_END, None
                 raise StopIteration
+
+    def _begin_group(self) -> None:
+        """Begin to make the packs of the next group."""
+        self._group, self._taken = self._group + 1, 0
+        group, self._groups[self._group] = self._groups[self._group], []
+        self._made = self._packs_of(group)
+        self._decode_ahead(self._group + 1)
+        self._read_for_next(len(group))
 
     def _decode_ahead(self, group: int) -> None:
         """Let threads decode what the samples of a pack that comes soon have undecoded."""
@@ -286,7 +294,7 @@ class PackStream(Iterator[Item]):
         keys = tuple(key for key, _ in ready)
         part = 0
         try:
-            self._take_in_hand(keys[0])
+            self._take_late(keys[0])
             for made in self._pack.packed(keys[0], [sample for _, sample in ready]):
                 self._faults.success()
                 pack_key = PackKey(keys, part)
@@ -300,15 +308,19 @@ class PackStream(Iterator[Item]):
     def _postencoded(self, key: SampleKey, sample: Any) -> Any:
         if self._pack.postencode is None:
             return sample
-        if self._take_in_hand(key) in self._desk.poisoned:
-            raise SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
+        self._take_late(key)
         return self._pack.postencoded(key, sample)
 
-    def _take_in_hand(self, key: SampleKey) -> SampleKey:
-        """Say that a sample of a window is worked on; its number is another than when it was made for the window."""
+    def _take_late(self, key: SampleKey) -> None:
+        """Say that a sample of a window is worked on; its number is another than when it was made for the window.
+
+        Raises:
+            SampleError: that killed the worker twice.
+        """
         late = key._replace(part=-1 - key.part)
         self._desk.take_in_hand(*late)
-        return late
+        if late in self._desk.poisoned:
+            raise SampleError(f"row {key.row} killed its worker twice and is left alone", reason="killed-worker")
 
     def _fail(self, items: list[SampleItem], error: Exception, call: str, *, gave_some: bool = False) -> None:
         key = items[0][0]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite
 from typing import Literal
 
 from omniloom.data.plan.lane import Lane
@@ -18,7 +17,7 @@ from omniloom.data.plan.moving import MovingStream
 from omniloom.data.plan.order import LeafOrder, Shuffle
 from omniloom.data.plan.permute import derive_key
 from omniloom.data.plan.stream import PlanStream
-from omniloom.data.plan.weights import Share
+from omniloom.data.plan.weights import MOST_WEIGHT, Share
 from omniloom.errors import ConfigError
 
 Unit = Literal["samples", "tokens"]
@@ -88,8 +87,10 @@ class Plan:
         if twice:
             raise ConfigError(f"leaves need names of their own; used twice: {', '.join(twice)}")
         for leaf in self.leaves:
-            if leaf.weight < 0 or not isfinite(leaf.weight):
-                raise ConfigError(f"leaf {leaf.name!r}: weight {leaf.weight} found, a number >= 0 expected")
+            if not 0 <= leaf.weight <= MOST_WEIGHT:
+                raise ConfigError(
+                    f"leaf {leaf.name!r}: weight {leaf.weight} found, a number from 0 to {MOST_WEIGHT:g} expected"
+                )
 
     @property
     def drawn_from(self) -> list[int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from math import isfinite
 
 from omniloom.errors import ConfigError
+
+MOST_WEIGHT = 1e100
+"""So large may a weight be, that no sum of them leaves floating point."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Curve:
         if not positions or positions != sorted(set(positions)) or positions[0] < 0:
             raise ConfigError(f"weight schedule: positions {positions} found; expected ascending numbers from 0 on")
         for _, weight in self.points:
-            if not isfinite(weight) or weight < 0:
-                raise ConfigError(f"weight {weight} found; a number of at least 0 expected")
+            if not 0 <= weight <= MOST_WEIGHT:
+                raise ConfigError(f"weight {weight} found; a number from 0 to {MOST_WEIGHT:g} expected")
 
     @classmethod
     def constant(cls, weight: float) -> Curve:
