@@ -29,8 +29,12 @@ def batch_pad_stack(batch: Sequence[Any]) -> Any:
 
     Args:
         batch: tensors (or arrays) with equally many dimensions, of one dtype.
+
+    Raises:
+        DatasetError: numbers of dimensions, or dtypes, differ.
     """
     first = batch[0]
+    _check_one_dtype(batch)
     shapes = {tuple(value.shape) for value in batch}
     if len({len(shape) for shape in shapes}) > 1:
         raise DatasetError(f"values of {sorted(shapes)} cannot be stacked: their numbers of dimensions differ")
@@ -48,7 +52,12 @@ def batch_pad_stack(batch: Sequence[Any]) -> Any:
 
 
 def concat_pad(batch: Sequence[Any]) -> Any:
-    """Concatenated along the first dimension; the others are padded with zeros to the largest extent."""
+    """Concatenated along the first dimension; the others are padded with zeros to the largest extent.
+
+    Raises:
+        DatasetError: dtypes differ.
+    """
+    _check_one_dtype(batch)
     rest = [max(extents) for extents in zip(*(tuple(value.shape[1:]) for value in batch), strict=True)]
     rows = sum(value.shape[0] for value in batch)
     first = batch[0]
@@ -61,6 +70,15 @@ def concat_pad(batch: Sequence[Any]) -> Any:
         joined[(slice(start, start + value.shape[0]), *map(slice, value.shape[1:]))] = value
         start += value.shape[0]
     return joined
+
+
+def _check_one_dtype(batch: Sequence[Any]) -> None:
+    """Values of another dtype would be rounded, or cut off, to that of the first."""
+    dtypes = {value.dtype for value in batch}
+    if len(dtypes) > 1:
+        raise DatasetError(
+            f"values of {', '.join(sorted(map(str, dtypes)))} cannot become one; give all of them one dtype"
+        )
 
 
 def generic_batch(batch: list[Any]) -> Any:

@@ -102,9 +102,10 @@ class MixOpener:
         entries = _entries(flat.leaves, merge=True)
         drawn = [entry for entry in entries if not entry.is_left_out(flat.mode)]
         if not drawn:
-            paths = ", ".join(redacted(entry.first.path) for entry in entries)
+            paths = ", ".join(redacted(entry.first.path) for entry in entries) or "no data sets"
             raise ConfigError(f"no sample can be drawn: all weights are 0 ({paths})")
         leaves = self._open_all([(entry.ways, entry.name) for entry in drawn])
+        _refuse_nothing(leaves)
         group_rows: dict[Any, float] = defaultdict(float)
         for entry, leaf in zip(drawn, leaves, strict=True):
             for way in entry.ways:
@@ -134,7 +135,9 @@ class MixOpener:
 
     def open_evaluation(self, flat: Flat) -> list[Leaf]:
         """The leaves for evaluation, in the order of the mix; one that comes twice is gone through twice."""
-        return self._open_all([(entry.ways, entry.name) for entry in _entries(flat.leaves, merge=False)])
+        leaves = self._open_all([(entry.ways, entry.name) for entry in _entries(flat.leaves, merge=False)])
+        _refuse_nothing(leaves)
+        return leaves
 
     def _open_all(self, asked: Sequence[tuple[tuple[FlatLeaf, ...], str]]) -> list[Leaf]:
         if len(asked) == 1:
@@ -205,6 +208,18 @@ class MixOpener:
         joiner = find_joiner(join.joiner, trust=self.opener.trust)
         cook = JoinCook(leaves, joiner, keywords if all(keywords) else None)
         return Leaf(name, JoinRows(tuple(leaf.rows for leaf in leaves), path), cook, leaves[0].path)
+
+
+def _refuse_nothing(leaves: Sequence[Leaf]) -> None:
+    """Tell of data sets of which no row is left. Raises DatasetError where that is so of all."""
+    empty = [leaf for leaf in leaves if not len(leaf.rows)]
+    if empty and len(empty) == len(leaves):
+        raise DatasetError(
+            f"no sample can be drawn: no row is left of {', '.join(redacted(leaf.path) for leaf in empty)}. Subsets "
+            "may be too small for their data sets, or joins may find no partners."
+        )
+    for leaf in empty:
+        logger.warning("%s: no row is left of it; the others go on without it", redacted(leaf.path))
 
 
 def _weighted(

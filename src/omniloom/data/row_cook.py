@@ -40,7 +40,12 @@ class _Decoding:
     """What cooks with a decoder have in common."""
 
     decoder: SampleDecoder | None
+    subflavors: dict[str, Any] | None
     calls_users: ClassVar[bool] = False
+
+    def own_subflavors(self) -> dict[str, Any] | None:
+        """The subflavors of one sample: what user code changes in them, others shall not see."""
+        return None if self.subflavors is None else {**self.subflavors}
 
     def eager(self) -> Any:
         """The same, with a decoder that makes tensors at once."""
@@ -96,7 +101,7 @@ class FieldCook(_Decoding):
         return self.sample_type(
             __key__=name,
             __restore_key__=tuple(key),
-            __subflavors__=self.subflavors,
+            __subflavors__=self.own_subflavors(),
             __sources__=(source,),
             **values,
         )
@@ -126,7 +131,7 @@ class CrudeCook(_Decoding):
             __key__=raw.name,
             __shard__=raw.shard,
             __restore_key__=tuple(key),
-            __subflavors__=self.subflavors,
+            __subflavors__=self.own_subflavors(),
             __sources__=(source,),
             **values,
         )
@@ -157,7 +162,7 @@ class ColumnCook(_Decoding):
         base = {
             "__key__": raw.name,
             "__restore_key__": tuple(key),
-            "__subflavors__": self.subflavors,
+            "__subflavors__": self.own_subflavors(),
             "__sources__": (source,),
         }
         if self.sample_type is None:
@@ -192,7 +197,7 @@ class LoaderCook(_Decoding):
         fields = self.loader({"__key__": raw.name, "__shard__": raw.shard, **base, **values})
         if not isinstance(fields, dict):
             raise SampleError(f"sample_loader gave {type(fields).__name__}, a dict of fields expected", reason="loader")
-        return self.sample_type(**{"__key__": raw.name, **fields, **base, "__subflavors__": self.subflavors})
+        return self.sample_type(**{"__key__": raw.name, **fields, **base, "__subflavors__": self.own_subflavors()})
 
 
 def _missing_part(part: str, parts: Mapping[str, bytes]) -> SampleError:

@@ -68,7 +68,7 @@ class WorkerConfig:
         if not 0 <= self.rank < self.ranks:
             raise ConfigError(f"WorkerConfig: rank {self.rank} found, 0 to {self.ranks - 1} expected")
         for name, least in _LEAST.items():
-            check_at_least(least, what="WorkerConfig: ", **{name: getattr(self, name)})
+            check_at_least(least, name, getattr(self, name), where="WorkerConfig: ")
         if self.start_method not in ("spawn", "fork") or self.on_worker_death not in ("restart", "raise"):
             raise ConfigError(
                 f"WorkerConfig: start_method={self.start_method!r}, on_worker_death={self.on_worker_death!r} found; "
@@ -126,11 +126,10 @@ _LEAST = {"num_workers": 0, "prefetch_factor": 1, "lanes": 1, "decode_threads": 
 """The least value of each setting that is a whole number, or ``None`` where that is allowed."""
 
 
-def check_at_least(least: int, *, what: str = "", **setting: int | None) -> None:
-    """Raise ConfigError where a setting, given by its name, is no whole number or is below ``least``."""
-    ((name, value),) = setting.items()
+def check_at_least(least: int, name: str, value: int | None, *, where: str = "") -> None:
+    """Raise ConfigError where a setting is no whole number or is below ``least``; ``None`` is not looked at."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise ConfigError(f"{what}{name}={value!r} found; a whole number of at least {least} expected")
+        raise ConfigError(f"{where}{name}={value!r} found; a whole number of at least {least} expected")
 
 
 def running_distributed() -> Any:

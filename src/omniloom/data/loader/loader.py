@@ -60,8 +60,8 @@ class Loader:
         cache_pool: CachePool | None = None,
     ) -> None:
         config = dataset.worker_config
-        check_at_least(0, num_workers=num_workers)
-        check_at_least(1, prefetch_factor=prefetch_factor)
+        check_at_least(0, "num_workers", num_workers)
+        check_at_least(1, "prefetch_factor", prefetch_factor)
         self.dataset = dataset
         self.worker_config = config
         self.num_workers = config.num_workers if num_workers is None else num_workers

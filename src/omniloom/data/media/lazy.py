@@ -135,6 +135,9 @@ class LazyDict(dict[str, Any]):
     def __or__(self, other: Any) -> Any:
         return type(self)({**{name: self.peek(name) for name in self}, **other})
 
+    def __ror__(self, other: Any) -> Any:
+        return {**other, **self}  # a plain dict, in which a `Lazy` would not become its value
+
     def __eq__(self, other: object) -> bool:
         return dict(self) == other
 

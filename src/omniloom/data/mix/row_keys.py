@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -90,7 +90,7 @@ def _from_database(rows: TarRows, path: Path) -> Iterator[KeyPiece]:
             cursor = database.execute("SELECT tar_file_id, sample_index, sample_key FROM samples")
             while found := cursor.fetchmany(PIECE_ROWS):
                 if excluded:
-                    found = [one for one in found if one[2] not in excluded.get(one[0], ())]
+                    found = [one for one in found if _text(one[2]) not in excluded.get(one[0], ())]
                 shards, numbers, keys = zip(*found, strict=True) if found else ((), (), ())
                 yield from _placed(first_rows, np.asarray(shards, dtype=np.int64), np.asarray(numbers, np.int64), keys)
         finally:
@@ -115,9 +115,7 @@ def _first_rows(rows: TarRows, ids: dict[str, int]) -> list[Int64]:
     return turns
 
 
-def _placed(
-    first_rows: list[Int64], shards: Int64, numbers: Int64, keys: tuple[str, ...] | list[str]
-) -> Iterator[KeyPiece]:
+def _placed(first_rows: list[Int64], shards: Int64, numbers: Int64, keys: Sequence[str | bytes]) -> Iterator[KeyPiece]:
     piece = _piece(keys, numbers)
     for starts in first_rows:
         first = starts[shards]
@@ -125,7 +123,16 @@ def _placed(
         yield KeyPiece(piece.high[inside], piece.low[inside], first[inside] + numbers[inside])
 
 
-def _piece(keys: tuple[str, ...] | list[str], rows: Int64) -> KeyPiece:
-    digests = b"".join([blake2b(key.encode(), digest_size=16).digest() for key in keys])
+def _text(key: str | bytes) -> str:
+    """A key of the database, which holds those that are not UTF-8 as bytes."""
+    return key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
+
+
+def _bytes(key: str | bytes) -> bytes:
+    return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
+
+
+def _piece(keys: Sequence[str | bytes], rows: Int64) -> KeyPiece:
+    digests = b"".join([blake2b(_bytes(key), digest_size=16).digest() for key in keys])
     halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
     return KeyPiece(halves[:, 0], halves[:, 1], rows)
