@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from omniloom.generate.decoding import generate
@@ -18,9 +19,18 @@ from omniloom.vlm.conversation import Turn, place_images
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.jinja_template import JinjaTemplate
 from omniloom.vlm.layouts import TilePlan
+from omniloom.vlm.task_encoder import LlavaTaskEncoder
 from omniloom.vlm.template import ChatTemplate
+from omniloom.vlm.template_table import IMAGE_TAGS
 from omniloom.vlm.tokenizer import Tokenizer
 from omniloom.vlm.tokens import special_id, tokenize
+
+
+class IdsOfImage(Protocol):
+    """What the place of an image becomes: placeholders of features, and what stands between them."""
+
+    def __call__(self, plan: TilePlan, *, video: bool) -> npt.NDArray[np.int64]:
+        """Ids of an image with such tiles."""
 
 
 class Prompt(NamedTuple):
@@ -51,19 +61,38 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompter:
-    """Makes prompts, and texts of answers.
+    """Makes prompts, and texts of answers. `of` makes one whose prompts are those that a model was trained on.
 
     Attributes:
         tokenizer: gives ids.
         template: the chat template.
         images: what is done to images.
         image_id: the placeholder of an image feature.
+        image_tags: forms before and after each image.
+        system: what the system says where a prompt does not; ``None``: what the template has of its own accord.
+        ids_of_image: what the place of an image becomes, where that is more than a placeholder a feature.
     """
 
     tokenizer: Tokenizer
     template: ChatTemplate | JinjaTemplate
     images: ImageProcessor
     image_id: int
+    image_tags: tuple[str, str] = ("", "")
+    system: str | None = None
+    ids_of_image: IdsOfImage | None = None
+
+    @classmethod
+    def of(cls, encoder: LlavaTaskEncoder) -> Prompter:
+        """Prompts as a task encoder makes them: with its tags of images and tiles, and its system text."""
+        return cls(
+            tokenizer=encoder.tokenizer,
+            template=encoder.template,
+            images=encoder.images,
+            image_id=encoder.settings.image_id,
+            image_tags=IMAGE_TAGS[encoder.settings.image_tags],
+            system=encoder.settings.rules.system,
+            ids_of_image=encoder.ids_of_image,
+        )
 
     def prompt(self, question: str, images: Sequence[Any] = (), *, system: str | None = None) -> Prompt:
         """The prompt of a question.
@@ -72,29 +101,37 @@ class Prompter:
             question: what the user says; images are put before it, with a line break.
             images: as `omniloom.vlm.picture.open_picture` takes them; a list is the frames of a video, which stand at
                 one place.
-            system: what the system says.
+            system: what the system says; ``None``: `system`.
 
         Raises:
             SampleError: an image cannot be read.
             ConfigError: the template has no special token that it needs.
         """
         turns = [Turn("user", (question,))]
-        if system is not None:
-            turns.insert(0, Turn("system", (system,)))
-        pieces = self.template.render_prompt(place_images(tuple(turns), images=len(images)))
+        said = self.system if system is None else system
+        if said is not None:
+            turns.insert(0, Turn("system", (said,)))
+        placed = place_images(tuple(turns), images=len(images))
+        pieces = self.template.render_prompt(placed, image_tags=self.image_tags)
         made = tokenize(pieces, self.tokenizer, image_id=self.image_id, after_image=self.template.after_image)
         plans = [TilePlan((len(one), 1)) if isinstance(one, list) else self.images.plan(one) for one in images]
         ids: list[int] = []
         shown = iter(made.images)
         for number in made.ids:
-            tiles = plans[next(shown)].tiles if number == self.image_id else 0
-            ids += [self.image_id] * (tiles * self.images.tile_tokens) if tiles else [number]
+            ids += self._ids_of(plans, images, next(shown)) if number == self.image_id else [number]
         pixels = [
             self.images.frames(one) if isinstance(one, list) else self.images.pixels(one, plan)
             for one, plan in zip(images, plans, strict=True)
         ]
         stacked = torch.from_numpy(np.concatenate(pixels)) if pixels else None
         return Prompt(ids, stacked, "".join(piece.text for piece in pieces))
+
+    def _ids_of(self, plans: Sequence[TilePlan], images: Sequence[Any], image: int) -> list[int]:
+        """What the place of an image becomes."""
+        if self.ids_of_image is None:
+            return [self.image_id] * (plans[image].tiles * self.images.tile_tokens)
+        found: list[int] = self.ids_of_image(plans[image], video=isinstance(images[image], list)).tolist()
+        return found
 
     @cached_property
     def stop_tokens(self) -> frozenset[int]:

@@ -12,7 +12,7 @@ import click
 from omniloom.errors import ConfigError
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
 from omniloom.vlm.image_processor import ImageProcessor, tile_tokens
-from omniloom.vlm.jinja_template import JinjaTemplate
+from omniloom.vlm.jinja_template import OWN_TEMPLATE, JinjaTemplate
 from omniloom.vlm.layouts import LAYOUTS, DynamicTiles, Layout
 from omniloom.vlm.preprocessor_config import image_processor_of
 from omniloom.vlm.prompts import PromptPools
@@ -23,7 +23,6 @@ from omniloom.vlm.template import ChatTemplate
 from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer, open_tokenizer
 
-OWN_TEMPLATE = "model"
 _BYTES = "bytes"
 _TAG_NAMES = [name or "none" for name in IMAGE_TAGS]
 

@@ -14,6 +14,7 @@ from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.train.model_files import ModelConfig, model_tokenizer
 from omniloom.vlm.image_processor import ImageProcessor
+from omniloom.vlm.jinja_template import OWN_TEMPLATE, JinjaTemplate
 from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash
 from omniloom.vlm.prompts import PromptPools
 from omniloom.vlm.statistics import PixelStatistics
@@ -60,7 +61,10 @@ class DataConfig:
         train: a prepared data set, a metadataset, or another source.
         validation: the same, for the loss on held-out data; ``None``: none.
         split_part, validation_split_part: parts of their splits.
-        template: name of the chat template.
+        template: name of the chat template, or ``model``: the one that came with the tokenizer.
+        template_variables: what that is given besides, such as ``{enable_thinking: false}``, or a ``date_string`` that
+            stays when a run goes on another day.
+        image_token: what that writes for an image, such as ``<|image_pad|>``; ``None``: images stand in the text.
         rules: what conversations are made by: ``omniloom``, or ``megatron`` (its system text, its placeholders).
         system: what the system says; ``None``: as the rules and the template have it.
         prompts: pools of prompts in Megatron's JSON form; ``None``: ours.
@@ -97,6 +101,8 @@ class DataConfig:
     split_part: str = "train"
     validation_split_part: str = "val"
     template: str = "vicuna_v1"
+    template_variables: Mapping[str, bool | int | str] = field(default_factory=dict)
+    image_token: str | None = None
     rules: Literal["omniloom", "megatron"] = "omniloom"
     system: str | None = None
     prompts: str | None = None
@@ -128,6 +134,12 @@ class DataConfig:
             raise ConfigError(f"data.prefetch_factor: {self.prefetch_factor} found; at least 1 expected.")
         if self.most_questions is not None and self.most_questions < 1:
             raise ConfigError(f"data.most_questions: {self.most_questions} found; at least 1 expected.")
+        if min(self.packing_buffer_size, self.max_samples_per_sequence) < 1 or self.shuffle_buffer_size < 0:
+            raise ConfigError(
+                f"data: packing_buffer_size {self.packing_buffer_size}, max_samples_per_sequence "
+                f"{self.max_samples_per_sequence} and shuffle_buffer_size {self.shuffle_buffer_size} found; at least "
+                "1, 1 and 0 expected."
+            )
         if self.batch_size < 1 or (self.global_batch_size is not None and self.global_batch_size < 1):
             raise ConfigError(
                 f"data: batch_size {self.batch_size} and global_batch_size {self.global_batch_size} found; "
@@ -174,9 +186,13 @@ def task_encoder(
     """
     side = config.vision.image_size
     chosen = template or data.template
+    tokenizer = model_tokenizer(model, template=chosen, special_tokens=data.special_tokens)
+    own = chosen == OWN_TEMPLATE
     return LlavaTaskEncoder(
-        tokenizer=model_tokenizer(model, template=chosen, special_tokens=data.special_tokens),
-        template=chosen,
+        tokenizer=tokenizer,
+        template=JinjaTemplate.of(tokenizer, image_token=data.image_token, **data.template_variables)
+        if own
+        else chosen,
         images=ImageProcessor(
             tile_pixels=side,
             tile_tokens=config.image_tokens(side, side),

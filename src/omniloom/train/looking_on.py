@@ -67,12 +67,8 @@ def _benchmarks(
     settings = recipe.evaluation
     if not settings.benchmarks:
         return []
-    prompter = Prompter(
-        tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images,
-        image_id=encoder.settings.image_id,
-    )  # fmt: skip
     scores = BenchmarkScores(
-        model, settings.benchmarks, prompter=prompter, folder=Path(recipe.folder), steps=recipe.loop.steps,
+        model, settings.benchmarks, prompter=Prompter.of(encoder), folder=Path(recipe.folder), steps=recipe.loop.steps,
         every_steps=settings.benchmark_every_steps or settings.every_steps, ranks=ranks, shared=shared,
         writing=rank == 0,
     )  # fmt: skip

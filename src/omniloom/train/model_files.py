@@ -17,6 +17,7 @@ from omniloom.storage.urls import is_url, join_url, redacted
 from omniloom.train.checkpoint import complete_checkpoints
 from omniloom.train.checkpoint_places import COMPLETE, Address, place_of_checkpoints
 from omniloom.vlm.byte_tokenizer import ByteTokenizer
+from omniloom.vlm.jinja_template import OWN_TEMPLATE
 from omniloom.vlm.template_table import chat_template
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer, Tokenizer, open_tokenizer
 
@@ -127,6 +128,8 @@ def model_tokenizer(settings: ModelConfig, *, template: str, special_tokens: tup
     Raises:
         ConfigError: there is none, or it takes no more special tokens.
     """
+    if settings.tokenizer == BYTES and template == OWN_TEMPLATE:
+        raise ConfigError(f"data.template: {OWN_TEMPLATE} found for model.tokenizer {BYTES}, which came with none.")
     if settings.tokenizer == BYTES:
         return ByteTokenizer([*sorted(chat_template(template).named_tokens - {"bos", "eos"}), *special_tokens])
     opened = open_tokenizer(settings.weights_folder if settings.tokenizer is None else _kept(settings.tokenizer))

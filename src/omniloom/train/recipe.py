@@ -26,6 +26,7 @@ from omniloom.train.optimizer import OptimizerConfig
 from omniloom.train.parts import PartConfig
 from omniloom.train.profiling import ProfileConfig
 from omniloom.train.schedule import ScheduleConfig
+from omniloom.vlm.jinja_template import OWN_TEMPLATE
 
 _MERGE_KEY = "<<"
 Status = Literal["run", "built-on-meta", "unrun"]
@@ -85,6 +86,8 @@ def refuse_contradictions(recipe: Recipe) -> None:
             "evaluation.benchmarks", evaluation.benchmarks,
         ),
         ("data.most_questions", data.most_questions, "data.turns apart", data.turns == "apart"),
+        ("data.image_token", data.image_token, "data.template model", data.template == OWN_TEMPLATE),
+        ("data.template_variables", data.template_variables, "data.template model", data.template == OWN_TEMPLATE),
         ("data.pack_tiles", data.pack_tiles, "data.pack_tokens", data.pack_tokens),
         *(
             (f"data.{name}", value != getattr(usual, name), "data.layout tiles", data.layout == "tiles")

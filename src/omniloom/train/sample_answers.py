@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from omniloom.train.data import DataConfig
 from omniloom.train.hooks import Hook
 from omniloom.train.in_training import EvaluationConfig
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
+
+logger = logging.getLogger("omniloom")
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,7 @@ class SampleAnswers(Hook):
         self._model, self._settings, self._steps = model, settings, steps
         self._run, self._folder = folder, folder / FOLDER
         self._writing, self._ranks, self._shared = writing, ranks, shared
-        self._prompter = Prompter(
-            tokenizer=encoder.tokenizer,
-            template=encoder.template,
-            images=encoder.images,
-            image_id=encoder.settings.image_id,
-        )
+        self._prompter = Prompter.of(encoder)
         one_of_one = WorkerConfig(rank=0, world_size=1, num_workers=0)
         self._sets = get_val_datasets(
             validation,
@@ -98,6 +96,12 @@ class SampleAnswers(Hook):
             return {}
         if self._questions is None:
             self._questions = list(self._ask())
+            if not self._questions and self._writing:
+                logger.warning(
+                    "no answers: nothing of the first %d held-out samples can be used. `omniloom inspect` shows why; "
+                    "evaluation.samples looks at more.",
+                    self._settings.samples,
+                )
         if self._questions:
             answers = self._answers(self._questions)
             if self._writing:

@@ -80,10 +80,7 @@ def open_trained(path: Path, *, template: str | None = None, cut: Callable[[Llav
         cut(model)
         fill_model(model.to_empty(device=device), settings, config, seed=0)
     encoder = task_encoder(data, settings, config, template=template)
-    prompter = Prompter(
-        tokenizer=encoder.tokenizer, template=encoder.template, images=encoder.images, image_id=config.image_token_id
-    )
-    return Trained(model.eval(), prompter, name)
+    return Trained(model.eval(), Prompter.of(encoder), name)
 
 
 def _settings_of(path: Path) -> tuple[ModelConfig, DataConfig, str]:

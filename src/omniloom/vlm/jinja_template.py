@@ -28,6 +28,9 @@ from omniloom.vlm.tokenizer import Place
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 _MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
+OWN_TEMPLATE = "model"
+"""As recipes and the command line call the template that came with a tokenizer."""
+
 _MESSAGE_ROLES = ("system", "user", "assistant")
 
 

@@ -233,7 +233,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
     def _encode(self, sample: Any, talk: Talk) -> EncodedSample:
         tokens = self.tokens_of(talk)
         plans = self._plans(talk, tokens)
-        of_image = [self._ids_of_image(plan, talk.video) for plan in plans]
+        of_image = [self.ids_of_image(plan, video=talk.video) for plan in plans]
         lengths = [len(ids) for ids in of_image]
         tokens = truncate(tokens, image_tokens=lengths, max_tokens=self.settings.max_tokens)
         shown = tokens.images
@@ -276,7 +276,7 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
             ]
         return self.images.plan_within(talk.images, max_tokens=room)
 
-    def _ids_of_image(self, plan: TilePlan, video: bool) -> Ids:
+    def ids_of_image(self, plan: TilePlan, *, video: bool) -> Ids:
         """What the place of an image becomes: a placeholder for each feature, and the tags of tiles before them."""
         tile = np.full(self.images.tile_tokens, self.settings.image_id, np.int64)
         if self._tags is None or video:

@@ -190,7 +190,7 @@ def chat_template(name: str) -> ChatTemplate:
         near = difflib.get_close_matches(name, [*known, *_ALIASES], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(
-            f"there is no chat template {name!r}.{hint} There are {', '.join(known)}; or take the model's own with "
-            "JinjaTemplate."
+            f"there is no chat template {name!r}.{hint} There are {', '.join(known)}; or `model`, the one that "
+            "came with the tokenizer."
         )
     return found
