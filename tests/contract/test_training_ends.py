@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from omniloom.data.convert.llava import convert_llava
+from omniloom.data.loader.config import WorkerConfig
 from omniloom.errors import ConfigError, DatasetError, StateError, StorageError
 from omniloom.train.checkpoint import CheckpointConfig, complete_checkpoints
+from omniloom.train.data import DataConfig, task_encoder
 from omniloom.train.fault_counts import FaultCounts
 from omniloom.train.hang_watch import HangConfig
 from omniloom.train.hooks import Hook, before_first_step
+from omniloom.train.in_training import EvaluationConfig, HeldOutLoss
 from omniloom.train.loop import LoopConfig, TrainingError, train
 from omniloom.train.metrics import STEPS_FILE, LogConfig
+from omniloom.train.model_files import ModelConfig, model_config
 from omniloom.train.optimizer import OptimizerConfig, make_optimizer
 from omniloom.train.parts import freeze
 from omniloom.train.profiling import ProfileConfig, Profiler
@@ -173,3 +180,34 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
         (tmp_path / "run").mkdir(mode=0o500)
     with pytest.raises(StorageError, match=r"cannot write .*run"):
         train(make_run(tmp_path / "run", steps=2))
+
+
+def test_settings_that_have_changed_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    saved = {"data": {"max_tokens": 2048, "system": None}, "parts": {}, "loop": {"steps": 2}}
+    now = {"data": {"max_tokens": 1024, "system": "Hi"}, "parts": {"projector": {"rate": 2.0}}, "loop": {"steps": 2}}
+    for facts in (saved, now):
+        run = make_run(tmp_path, steps=2)
+        run.facts = {"recipe": facts}
+        with caplog.at_level("INFO"):
+            train(run)
+    told = "data.max_tokens: 2048 -> 1024; data.system: nothing -> Hi; parts.projector.rate: nothing -> 2.0"
+    assert f"step-00000002 was saved with other settings: {told}" in caplog.text
+    assert "all of its 2 steps have been taken" in caplog.text
+
+
+def test_held_out_data_of_no_use_gives_no_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two samples whose placeholders have no image: a mean over nothing is no zero."""
+    turns = [{"from": "human", "value": "<image>What?"}, {"from": "gpt", "value": "That."}]
+    entries = [{"id": str(n), "conversations": turns} for n in range(2)]
+    (tmp_path / "in.json").write_text(json.dumps(entries))
+    convert_llava(tmp_path / "in.json", images=tmp_path, out=tmp_path / "set")
+    tiny = Path(__file__).resolve().parents[2] / "recipes/models/tiny.json"
+    settings = ModelConfig(config=str(tiny), tokenizer="bytes")
+    data = DataConfig(train="", validation_split_part="train", max_tokens=200)
+    loss = HeldOutLoss(
+        tiny_llava(), str(tmp_path / "set"), data=data, settings=EvaluationConfig(every_steps=1, batches=2),
+        encoder=task_encoder(data, settings, model_config(settings)),
+        workers=WorkerConfig(rank=0, world_size=1, num_workers=0), device=torch.device("cpu"), steps=1,
+    )  # fmt: skip
+    assert loss.after_step(1) == {"validation_tokens": 0}
+    assert "nothing of the first 2 held-out batches of set can be used" in caplog.text

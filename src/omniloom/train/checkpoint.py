@@ -170,9 +170,7 @@ class Checkpoints:
         Raises:
             StateError: the folder is no complete checkpoint, or its tensors do not fit the model.
         """
-        trainer = read_json(path, TRAINER)
-        if trainer.get("format") != FORMAT:
-            raise StateError(f"{path}: checkpoint format {trainer.get('format')} found, {FORMAT} expected.")
+        trainer = self.trainer(path)
         state = _tensors(model, optimizer)
         try:
             with _quiet():
@@ -189,6 +187,17 @@ class Checkpoints:
             raise StateError(_misfit(path, error)) from error
         _fill(model, optimizer, state)
         return Resumed(int(trainer["step"]), trainer, loader_states(path))
+
+    def trainer(self, path: Address) -> Mapping[str, Any]:
+        """What the trainer saved of itself in a checkpoint.
+
+        Raises:
+            StateError: the folder is no complete checkpoint, or one of another format.
+        """
+        trainer = read_json(path, TRAINER)
+        if trainer.get("format") != FORMAT:
+            raise StateError(f"{path}: checkpoint format {trainer.get('format')} found, {FORMAT} expected.")
+        return trainer
 
     def latest(self) -> Address | None:
         """The complete checkpoint of the most steps; ``None`` where there is none."""
@@ -245,7 +254,8 @@ def read_weights(path: Address, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def _misfit(path: Address, error: BaseException) -> str:
     return (
-        f"{path}: does not fit this model: {_cause(error)}. Is it that of a recipe with other parts or another model?"
+        f"{path}: does not fit this model: {_cause(error)}. Go on with the model and the parts that it was saved with; "
+        f"or begin another run with its weights: another folder, and model.start: {path}."
     )
 
 

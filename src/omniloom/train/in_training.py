@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,6 +21,8 @@ from omniloom.train.data import DataConfig
 from omniloom.train.hooks import Hook
 from omniloom.train.step import mean_loss
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
+
+logger = logging.getLogger("omniloom")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,10 @@ class HeldOutLoss(Hook):
         self._sets: list[tuple[str, Any]] = [(leaf.name, dataset) for dataset, leaf in found]
 
     def after_step(self, step: int) -> Mapping[str, float]:
-        """``validation_loss`` and ``validation_tokens``, with several data sets also ``validation_loss/<name>``."""
+        """``validation_loss`` and ``validation_tokens``, with several data sets also ``validation_loss/<name>``.
+
+        There is no loss where nothing of the data could be used, which is warned of.
+        """
         if step % self._settings.every_steps and step != self._steps:
             return {}
         told: dict[str, float] = {}
@@ -109,10 +115,17 @@ class HeldOutLoss(Hook):
                 batches = self._micro_batches(loader)
                 loss, learned = mean_loss(self._model, batches, group=self._workers.data_parallel_group)
             total, tokens = total + loss * learned, tokens + learned
-            if len(self._sets) > 1:
+            if not learned:
+                logger.warning(
+                    "step %d: nothing of the first %d held-out batches of %s can be used, so there is no loss. "
+                    "`omniloom inspect` shows why; evaluation.batches looks at more.",
+                    step, self._settings.batches, name,
+                )  # fmt: skip
+            elif len(self._sets) > 1:
                 told[f"validation_loss/{name}"] = loss
         self._model.train()
-        return {"validation_loss": total / max(1, tokens), "validation_tokens": tokens, **told}
+        of_all = {"validation_loss": total / tokens} if tokens else {}
+        return {**of_all, "validation_tokens": tokens, **told}
 
     def _micro_batches(self, loader: Any) -> Iterator[PackedMicroBatch]:
         for batch in islice(loader, self._settings.batches):

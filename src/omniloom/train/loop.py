@@ -15,6 +15,7 @@ from torch import distributed, nn
 
 from omniloom.errors import ConfigError, OmniloomError
 from omniloom.train.batches import Feed, PackedMicroBatch
+from omniloom.train.changes import changed_settings
 from omniloom.train.checkpoint import Checkpoints, Resumed
 from omniloom.train.metrics import LogConfig, StepLog, peak_memory_bytes
 from omniloom.train.optimizer import set_learning_rate
@@ -161,9 +162,14 @@ def _resume(run: Run) -> tuple[int, int]:
     path = run.checkpoints.latest()
     if path is None:
         return 0, 0
+    changed = changed_settings(run.checkpoints.trainer(path).get("recipe", {}), run.facts.get("recipe", {}))
+    if changed and _first_rank():
+        logger.warning("%s was saved with other settings: %s", path, "; ".join(changed))
     resumed: Resumed = run.checkpoints.restore(path, run.model, run.optimizer)
     run.loader.restore_state_rank(resumed.loader)
     logger.info("goes on from %s", path)
+    if resumed.step >= run.loop.steps:
+        logger.info("all of its %d steps have been taken; loop.steps says how many more are to come", run.loop.steps)
     return resumed.step, int(resumed.trainer.get("skips", 0))
 
 

@@ -19,7 +19,7 @@ class ScheduleConfig:
         decay: ``cosine`` and ``linear`` go from the peak to the end over all steps after the warm-up; ``constant``
             stays; ``wsd`` stays and then goes down linearly over the last ``decay_steps`` (warm-up, stable, decay).
         peak: highest rate.
-        end: rate after the last step.
+        end: rate of the last step.
         warmup_steps: steps that go up linearly from 0; the first step has ``peak / warmup_steps``.
         warmup_share: the same as a share of all steps (Megatron's ``--lr-warmup-fraction``); not both.
         decay_steps: steps that ``wsd`` goes down over, and that the others take in place of all (Megatron's
