@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_with_what_is_left(
         with pytest.raises(StorageError, match=r"step 4 could not be written: .*No space left.* goes on from step 2"):
             train(make_run(tmp_path / "full", checkpoint=config))
     assert sorted(complete_checkpoints(tmp_path / "full")) == [2]
+    assert not list((tmp_path / "full").glob("*.partial"))  # it would take what room there is
     assert train(make_run(tmp_path / "full", checkpoint=config)) == 6
     assert losses(tmp_path / "full") == losses(tmp_path / "whole")
     assert not list((tmp_path / "full").glob("*.partial"))
@@ -211,3 +213,27 @@ def test_held_out_data_of_no_use_gives_no_loss(tmp_path: Path, caplog: pytest.Lo
     )  # fmt: skip
     assert loss.after_step(1) == {"validation_tokens": 0}
     assert "nothing of the first 2 held-out batches of set can be used" in caplog.text
+
+
+def test_a_second_signal_does_not_cost_the_last_checkpoint(tmp_path: Path) -> None:
+    """Schedulers send more than one: while the last checkpoint is written, they are still heard."""
+
+    class Telling(TinyLoader):
+        def __next__(self) -> Any:
+            if self.taken == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().__next__()
+
+    heard: list[bool] = []
+    run = make_run(tmp_path, loader=Telling(), checkpoint=EACH_STEP)
+    finish = run.checkpoints.finish
+
+    def finishing() -> None:
+        heard.append(signal.getsignal(signal.SIGTERM) != signal.SIG_DFL)
+        finish()
+
+    run.checkpoints.finish = finishing  # type: ignore[method-assign]
+    assert train(run) == 2
+    assert all(heard)
+    assert sorted(complete_checkpoints(tmp_path)) == [1, 2]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

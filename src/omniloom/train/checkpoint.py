@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,6 +210,9 @@ class Checkpoints:
         try:
             yield
         except (OSError, RuntimeError, CheckpointException) as error:
+            if _rank() == 0:
+                with suppress(StorageError):
+                    self._place.abandon(step)
             found = self._place.found()
             left = f"a run goes on from step {max(found)}" if found else "there is no other one yet"
             raise StorageError(

@@ -45,6 +45,9 @@ class CheckpointPlace(Protocol):
     def writer(self, step: int) -> FileSystemWriter:
         """Writes the tensors of the checkpoint that was begun."""
 
+    def abandon(self, step: int) -> None:
+        """Remove what was written of the checkpoint that was begun, which cannot be completed. One rank calls it."""
+
     def complete(self, step: int) -> None:
         """All of it is written: from now on it is there. One rank calls it."""
 
@@ -88,6 +91,10 @@ class DiskPlace:
     def writer(self, step: int) -> FileSystemWriter:
         """The writer of torch itself."""
         return FileSystemWriter(str(self._partial(step) / TENSORS))
+
+    def abandon(self, step: int) -> None:
+        """Remove its folder."""
+        shutil.rmtree(self._partial(step), ignore_errors=True)
 
     def complete(self, step: int) -> None:
         """Give it its final name."""
@@ -150,6 +157,10 @@ class StorePlace:
     def writer(self, step: int) -> FileSystemWriter:
         """Writes objects."""
         return StoreWriter(self._at(step, TENSORS))
+
+    def abandon(self, step: int) -> None:
+        """Remove its objects."""
+        self.remove(step)
 
     def complete(self, step: int) -> None:
         """Write the list of what there is."""

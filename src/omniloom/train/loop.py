@@ -141,7 +141,7 @@ def train(run: Run) -> int:
             if reason is not None:
                 logger.warning("stopped after step %d of %d: %s", step, run.loop.steps, reason)
                 break
-    run.checkpoints.finish()
+        run.checkpoints.finish()  # while signals are listened to: a second one would cost the last checkpoint
     log.close()
     return step
 
@@ -191,7 +191,7 @@ def _guard(run: Run, result: StepResult, step: int, skips: int) -> int:
         raise TrainingError(
             f"step {step}: {skips + 1} steps in a row had no finite loss or too great a gradient (loss "
             f"{result.loss:g}, norm {result.gradient_norm:g}). Lower the learning rate, or look at "
-            "the data of these steps."
+            f"the samples of these steps, which {run.folder}/left-out names."
         )
     return skips + 1
 
