@@ -160,8 +160,39 @@ def test_own_data_sets_among_other_wrappers(texts):
     assert [one[0] for one in energon.get_loader(repeated)] == list(range(1, 37))
     twice = Pairs(energon.MapDataset(samples_of(texts, config), lambda one: one, worker_config=config), config)
     assert [one[1] for one in energon.get_loader(twice)][:2] == ["00+01", "02+03"]
-    with pytest.raises(omniloom.ConfigError, match="shuffle what is within"):
-        energon.ShuffleBufferDataset(pairs, 10, worker_config=config)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("over another", 0), ("repeated", 0), ("of its own", 0), ("repeated", 2)])
+def test_values_of_an_own_data_set_are_shuffled_in_blocks(texts, kind, number):
+    config = energon.WorkerConfig(rank=0, world_size=1, num_workers=number, start_method="fork")
+    made = {
+        "over another": lambda: energon.MapDataset(Pairs(samples_of(texts, config), config), lambda pair: pair[1]),
+        "repeated": lambda: energon.RepeatDataset(Pairs(samples_of(texts, config), config), repeats=3),
+        "of its own": lambda: Count(12, config),
+    }[kind]
+
+    def loader():
+        return energon.get_savable_loader(energon.ShuffleBufferDataset(made(), 5, worker_config=config))
+
+    plain, shuffled = energon.get_savable_loader(made()), loader()
+    assert len(shuffled) == len(plain)
+    in_order, states, values = list(plain), [shuffled.save_state_rank()], []
+    for value in shuffled:
+        values.append(value)
+        states.append(json.loads(json.dumps(shuffled.save_state_rank())))
+    assert sorted(values) == sorted(in_order)
+    assert values != in_order
+    if number == 0:  # blocks of five, the last one shorter
+        blocks = [slice(start, start + 5) for start in range(0, len(values), 5)]
+        assert [sorted(values[block]) for block in blocks] == [sorted(in_order[block]) for block in blocks]
+    for step in range(0, len(states), 1 if number == 0 else 20):
+        restored = loader()
+        restored.restore_state_rank(states[step])
+        assert list(restored) == values[step:]
+        restored.close()
+    assert sorted(shuffled) == sorted(plain)  # the next pass
+    for one in (plain, shuffled):
+        one.close()
 
 
 class Alternating(BaseWrapperDataset):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, ClassVar
+
+import numpy as np
 
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.finish import finisher
 from omniloom.data.pipeline.batch import Map
 from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.plan.in_order import InOrder
+from omniloom.data.plan.permute import Permutation, derive_key
 from omniloom.data.plan.plan import Leaf, Plan
 from omniloom.energon.adapters.blends import named_apart
 from omniloom.energon.adapters.dataset import EngineDataset
@@ -120,6 +124,47 @@ class Blended(BaseWrapperDataset[Any, Any]):
         """What it is made of, as plain values."""
         parts = zip((one.config() for one in self.datasets), self.weights, strict=True)
         return {"type": "BlendDataset", "dataset_weights": [list(part) for part in parts]}
+
+
+class Shuffled(BaseWrapperDataset[Any, Any]):
+    """Values of a data set of a user's own, which nobody knows before they are made: shuffled in blocks.
+
+    A state holds none of them, but where the running block began: going on, its values are made again.
+
+    Args:
+        dataset: the data set.
+        size: values of a lane that are held and shuffled at a time.
+        worker_config: rank, world and workers.
+    """
+
+    _savable_fields: ClassVar[tuple[str, ...]] = ("block", "given")
+
+    def __init__(self, dataset: SavableDataset[Any], size: int, *, worker_config: Any) -> None:
+        super().__init__(dataset, worker_config=worker_config)
+        if size < 1:
+            raise ConfigError(f"ShuffleBufferDataset: size={size} found, at least 1 expected")
+        self.size = size
+        self.block = self.given = 0  # the running block, and how many of its values were given
+        self._before: Any = None  # state of the data set where it began
+
+    def __iter__(self) -> Iterator[Any]:
+        values = iter(self.dataset)
+        while True:
+            self._before = self.dataset.save_state()
+            block = list(islice(values, self.size))
+            if not block:
+                self._before = None
+                return
+            key = derive_key("shuffled values", self.worker_config.seed_offset, self.block)
+            for place in Permutation(len(block), key)(np.arange(self.given, len(block))).tolist():
+                self.given += 1
+                yield block[place]
+            self.block, self.given = self.block + 1, 0
+
+    def save_state(self) -> dict[str, Any]:
+        """Where the running block began, and how many of its values were given."""
+        state = super().save_state()
+        return state if self._before is None else {**state, "datasets": [self._before]}
 
 
 class Chained(BaseWrapperDataset[Any, Any]):

@@ -127,10 +127,13 @@ class LiveDataset(SavableDataset[Any]):
                 yield value
 
     def begin_lap(self) -> None:
-        """Where it has ended, begin its next pass."""
+        """Where it has ended, begin its next pass; a data set of a user's own in it goes on from its state."""
         if self.has_ended:
+            before = self._stream.state_dict()
             self._lap += 1
             self._open_lap()
+            if "own" in before:
+                self._stream.load_state_dict({name: before[name] for name in OWN_FIELDS})
 
     def _open_lap(self) -> None:
         if self._lane is None:

@@ -24,7 +24,7 @@ from omniloom.data.plan.order import Shuffle
 from omniloom.data.plan.plan import Plan
 from omniloom.energon.adapters.blends import NotOneToOneError, blended, chained, concatenated, in_sequence
 from omniloom.energon.adapters.dataset import own_of
-from omniloom.energon.adapters.own import Blended, Chained, described
+from omniloom.energon.adapters.own import Blended, Chained, Shuffled, described
 from omniloom.energon.adapters.own_stage import OwnStage
 from omniloom.errors import ConfigError, SkipSample
 
@@ -237,13 +237,16 @@ class EpochizeDataset:
 
 
 class ShuffleBufferDataset:
-    """A data set whose rows are shuffled among so many neighbours of a lane at least."""
+    """A data set whose rows are shuffled among so many neighbours of a lane at least.
+
+    Of one of a user's own the values are shuffled, in blocks of so many.
+    """
 
     def __new__(cls, dataset: Any, size: int, **_settings: Any) -> Any:
         """The data set with ``shuffle_buffer_size=size``. One for evaluation becomes one that is dealt by rows."""
         dataset = described(dataset)
         if own_of(dataset) is not None:
-            raise ConfigError("ShuffleBufferDataset: rows are shuffled before they are read; shuffle what is within")
+            return described(Shuffled(dataset, size, worker_config=dataset.worker_config))
         plan = dataset.plan
         if isinstance(plan, InOrder):
             leaves = tuple(replace(leaf, passes=plan.passes) for leaf in plan.leaves)
