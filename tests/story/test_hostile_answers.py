@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,21 @@ def test_no_answer_stops_a_score(task: Task) -> None:
         assert all(math.isfinite(worth) and worth >= 0 for worth in scores.items)
         assert all(math.isfinite(value) for value in scores.metrics.values())
         assert list(scores.items)[:3] == [0.0] * 3, (task.name, variant)  # nothing said is worth nothing
+
+
+ENDLESS = ["a " * 20_000, "a: " * 10_000, "<td>" * 10_000, "[[1,2,3,4,'a']," * 3_000, "0" * 40_000, "'" * 40_000]
+
+
+def test_answers_without_an_end_take_no_longer_than_others() -> None:
+    """As of models that repeat themselves up to their limit: no rule takes the square of an answer's length."""
+    started = time.process_time()
+    for item in _v2_items():
+        if item.id not in ("full-page OCR en", "text translation cn", "handwritten answer extraction cn"):
+            TASKS["ocrbench-v2"].score([item] * len(ENDLESS), ENDLESS, "without-synonyms")
+    for task in TASKS.values():
+        if task.name != "ocrbench-v2":
+            task.score([_item(task)] * len(ENDLESS), ENDLESS, task.variants[0])
+    assert time.process_time() - started < 20
 
 
 def _v2_items() -> list[Item]:

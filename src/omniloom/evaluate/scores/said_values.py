@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _FENCED = re.compile(r"```(?:python|json)?\n(.*?)\n```", re.DOTALL | re.IGNORECASE)
-_PAIR = re.compile(r"""["']?([\w\s]+)["']?\s*[:=]\s*["']?([^\n,"'{}]+)["']?""")
+_KEY = re.compile(r"""["']?[\w\s]+""")
+_PAIR = re.compile(r"""["']?([\w\s]++)["']?\s*[:=]\s*["']?([^\n,"'{}]+)["']?""")
 _BOX = re.compile(r"[(\[]\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*[)\]]")
 _BRACKETED = re.compile(r"[\[(]\s*([^\[\]()]*?)\s*[\])]")
 _LARGEST_COORDINATE = 1000
@@ -39,10 +40,20 @@ def flat_dictionary(text: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         found = literal(content)
         if found is None:
-            found = {key.strip(): value.strip() for key, value in _PAIR.findall(content)}
+            found = {key.strip(): value.strip() for key, value in _pairs(content)}
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         return {}
     return {key.strip(): str(value).strip() for key, value in found.items()}
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """All matches of `_PAIR`. Where what may be a key is none, no part of it is: it is passed over whole."""
+    place = 0
+    while key := _KEY.search(text, place):
+        pair = _PAIR.match(text, key.start())
+        if pair:
+            yield pair[1], pair[2]
+        place = (pair or key).end()
 
 
 def nested_dictionary(text: str) -> dict[Any, Any]:

@@ -6,11 +6,12 @@ off at an end loses little. A cell is worth 1 where it is right, down to -1 by i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from html.parser import HTMLParser
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from omniloom.evaluate.scores.anls import levenshtein
 
@@ -32,8 +33,8 @@ def table_similarity(right: Table, said: Table) -> float:
     rows, others = _plain(right), _plain(said)
     if not rows or not others or not rows[0] or not others[0]:
         return 0.0
-    worth = [[_aligned(one, other) + ROW_MATCH for other in others] for one in rows]
-    score, length = _align(len(rows), len(others), lambda row, column: worth[row][column], gap=ROW_GAP)
+    worth = _row_worths(rows, others)
+    score, length = _align(worth)
     possible = length * (ROW_MATCH + len(rows[0]) * CELL_MATCH)
     return max(0.0, min(score / possible, 1.0)) if possible else 0.0
 
@@ -123,29 +124,64 @@ def _plain(table: Table) -> list[list[str]]:
     return [["".join(cell.replace("-", "").split()) for cell in row] for row in table]
 
 
-def _aligned(row: Sequence[str], other: Sequence[str]) -> float:
-    return _align(len(row), len(other), lambda one, two: _cell_worth(row[one], other[two]), gap=CELL_GAP)[0]
+def _row_worths(rows: Table, others: Table) -> NDArray[np.float32]:
+    """What each row is worth beside each of the others, [rows, others]."""
+    cells: dict[str, int] = {}
+    left, right = (
+        np.array([[cells.setdefault(cell, len(cells)) for cell in row] for row in table]) for table in (rows, others)
+    )
+    names = list(cells)
+    known = np.empty((len(names), len(names)), np.float32)
+    for one, other in product(np.unique(left).tolist(), np.unique(right).tolist()):
+        known[one, other] = _cell_worth(names[one], names[other])
+    worths = [_best_scores(known[row[:, None, None], right.T[None]]) + np.float32(ROW_MATCH) for row in left]
+    return np.stack(worths)
 
 
-@lru_cache(maxsize=1 << 16)
 def _cell_worth(cell: str, other: str) -> float:
-    longest = max(len(cell), len(other))
-    alike = 1.0 - (levenshtein(cell, other) / longest if longest else 0.0)
-    return CELL_MATCH if cell == other else CELL_MISMATCH + alike * (CELL_MATCH - CELL_MISMATCH)
+    if cell == other:
+        return CELL_MATCH
+    alike = 1.0 - levenshtein(cell, other) / max(len(cell), len(other))
+    return CELL_MISMATCH + alike * (CELL_MATCH - CELL_MISMATCH)
 
 
-def _align(rows: int, columns: int, worth: Callable[[int, int], float], *, gap: float) -> tuple[float, int]:
+def _best_scores(worth: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The best score of an alignment with free gaps at its ends, of many pairs of rows at once.
+
+    Args:
+        worth: [cells, cells of the other row, pairs].
+    """
+    gap = np.float32(CELL_GAP)
+    before = [np.zeros(worth.shape[2], np.float32)] * (worth.shape[1] + 1)
+    best: NDArray[np.float32] = before[0]
+    for cells in worth:
+        scores = before[:1]
+        for column, value in enumerate(cells):
+            step = np.maximum(before[column + 1] + gap, scores[column] + gap)
+            scores.append(np.maximum(before[column] + value, step))
+        best, before = np.maximum(best, scores[-1]), scores
+    for scores_below in before:
+        best = np.maximum(best, scores_below)
+    return best
+
+
+def _align(worth: NDArray[np.float32]) -> tuple[float, int]:
     """The best score of an alignment with free gaps at its ends, and how many pairs and gaps it has from its beginning.
 
     Scores are kept in single precision, as the benchmark's program does: equal ones decide which way is taken.
+
+    Args:
+        worth: [rows, others].
     """
+    rows, columns = worth.shape
+    gap = np.float32(ROW_GAP)
     scores = np.zeros((rows + 1, columns + 1), dtype=np.float32)
     ways = np.full((rows + 1, columns + 1), _UP)
     ways[0, 1:] = _LEFT
     for row in range(1, rows + 1):
         for column in range(1, columns + 1):
             choices = (
-                scores[row - 1, column - 1] + worth(row - 1, column - 1),
+                scores[row - 1, column - 1] + worth[row - 1, column - 1],
                 scores[row - 1, column] + gap,
                 scores[row, column - 1] + gap,
             )
