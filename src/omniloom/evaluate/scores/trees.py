@@ -61,7 +61,10 @@ def tree_distance(one: Tree[Label], other: Tree[Label], *, rename: Callable[[Lab
     distances = [[0.0] * len(right.labels) for _ in left.labels]
     for root in left.roots:
         for place in right.roots:
-            _forests(left, right, (root, place), distances, rename)
+            if left.first[root] == root and right.first[place] == place:  # two leaves: most pairs, of cells in tables
+                distances[root][place] = min(2.0, rename(left.labels[root], right.labels[place]))
+            else:
+                _forests(left, right, (root, place), distances, rename)
     return distances[-1][-1]
 
 
