@@ -233,6 +233,17 @@ def test_a_factory_with_a_build_of_its_own(tmp_path):
     assert [len(batch.text) for batch in loader(repeat=False)] == [3, 1]
 
 
+def test_its_data_set_may_lie_in_a_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMNILOOM_CACHE", str(tmp_path / "cache"))
+    url = counting(tmp_path / "down", numbers=4, subflavors={"mark": "far"}).as_uri()
+    assert [one.text for one in evaluated(url)] == [f"far {n}" for n in (3, 2, 1, 0)]
+    mix = {"splits": {"train": {"blend": [{"path": url}, {"path": str(counting(tmp_path / "near"))}]}}}
+    mix |= {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
+    batches = energon.get_loader(energon.get_train_dataset(mix, batch_size=4, worker_config=NO_WORKERS))
+    words = [text.split()[0] for _, batch in zip(range(5), batches, strict=False) for text in batch.text]
+    assert (words.count("far"), words.count("none")) == (10, 10)
+
+
 def test_it_is_blended_with_others(tmp_path, texts):
     counting(tmp_path / "down")
     mix = tmp_path / "mix.yaml"
