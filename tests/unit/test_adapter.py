@@ -122,6 +122,17 @@ def test_a_run_without_lora_is_told(base: Path, tmp_path: Path) -> None:
         adapter_of(tmp_path)
 
 
+def test_checkpoints_that_lie_elsewhere_are_found(base: Path, tmp_path: Path) -> None:
+    trained(base, tmp_path / "run", {"language_model": {"lora": LORA}})
+    before = adapter_of(tmp_path / "run").tensors
+    (tmp_path / "run/step-00000007").rename(tmp_path / "step-00000007")
+    recipe = (tmp_path / "run/recipe.yaml").read_text()
+    (tmp_path / "run/recipe.yaml").write_text(f"{recipe}checkpoint: {{place: {tmp_path}}}\n")
+    after = adapter_of(tmp_path / "run").tensors
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_another_run_starts_from_what_was_learned(base: Path, tmp_path: Path) -> None:
     """Products are added to the matrices, and new factors begin beside them."""
     ours = trained(base, tmp_path / "run", {"vision_tower": {"train": False}, "language_model": {"lora": LORA}})

@@ -23,7 +23,7 @@ from omniloom.model.families import tables_of
 from omniloom.model.lora import DOWN, UP, LoraConfig
 from omniloom.storage.files import replace_file
 from omniloom.train.build import RECIPE_FILE
-from omniloom.train.checkpoint import complete_checkpoints, read_weights
+from omniloom.train.checkpoint import read_weights
 from omniloom.train.filling import learned_factors, lora_of_checkpoint
 from omniloom.train.model_files import model_config
 from omniloom.train.parts import freeze
@@ -107,10 +107,14 @@ def _config(targets: Mapping[str, LoraConfig], *, saved: list[str], base: str) -
 
 def _step_of(path: Path) -> tuple[Path, Recipe]:
     run = run_of(path)
-    found = {} if run is None else complete_checkpoints(run)
-    if run is None or not found:
+    if run is None:
         raise ConfigError(f"{path}: no run with a complete checkpoint there. Train it first.")
-    return (path if path != run else found[max(found)]), read_recipe(run / RECIPE_FILE)
+    recipe = read_recipe(run / RECIPE_FILE)
+    start = recipe.checkpoint.place or str(run) if path == run else str(path)
+    step = replace(recipe.model, start=start, start_step=None).start_checkpoint()
+    if step is None:
+        raise ConfigError(f"{path}: a run without a complete checkpoint. Train it first.")
+    return step, recipe
 
 
 def _trained_whole(step: Path, recipe: Recipe, config: LlavaConfig) -> dict[str, Tensor]:
