@@ -219,6 +219,10 @@ def test_indices_in_user_code_are_those_of_the_job(crude: Path) -> None:
         again.restore_state_rank(state)
         assert next(iter(again))["batch"] == [12, 12]
     assert jobs[0] == jobs[1]
+    last = again.restore_sample([(0, 0, row, 0) for row in batches[-1]["sample"]], batch_index=11)
+    assert last == batches[-1]
+    with pytest.raises(StateError, match="known only while a loader makes a batch"):
+        again.restore_sample((0, 0, 3))
 
     class Restored(Captions):
         def encode_sample(self, sample: Caption) -> Caption:

@@ -332,10 +332,15 @@ class Loader:
         """Whether single samples can be made again by their key; always."""
         return True
 
-    def restore_sample(self, restore_key: Sequence[Any]) -> Any:
+    def restore_sample(self, restore_key: Sequence[Any], *, batch_index: int | None = None) -> Any:
         """The sample, pack or batch of a ``__restore_key__``, made again in this process, bit for bit.
 
         A sample comes as it goes into its pack or batch; a list of keys is a batch of them.
+
+        Args:
+            restore_key: the key.
+            batch_index: number in the whole job of the micro-batch that it came in, for steps that ask for it; no key
+                knows it.
 
         Raises:
             StateError: it is no key of this data set.
@@ -344,7 +349,7 @@ class Loader:
         """
         pipeline = self.dataset.pipeline
         work = Work.of(pipeline)
-        work.cache = self._cache_pool
+        work.cache, work.batch = self._cache_pool, batch_index
         with caller_random_state(), at_work(work):
             made = restore(pipeline, restore_key, leaves=len(make_of(pipeline).leaves))
         return made if self.dataset.finish is None else self.dataset.finish(made)
