@@ -20,7 +20,7 @@ from omniloom.tools.weights import command
 from omniloom.train.adapter import adapter_of
 from omniloom.train.checkpoint import CheckpointConfig, Checkpoints
 from omniloom.train.filling import fill_model
-from omniloom.train.model_files import model_config
+from omniloom.train.model_files import ModelConfig, model_config
 from omniloom.train.optimizer import OptimizerConfig, make_optimizer
 from omniloom.train.parts import freeze, lora_of
 from omniloom.train.recipe import read_recipe
@@ -131,6 +131,7 @@ def test_checkpoints_that_lie_elsewhere_are_found(base: Path, tmp_path: Path) ->
     after = adapter_of(tmp_path / "run").tensors
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
+    assert ModelConfig(folder=str(base), start=str(tmp_path / "run")).start_checkpoint() == tmp_path / "step-00000007"
 
 
 def test_another_run_starts_from_what_was_learned(base: Path, tmp_path: Path) -> None:

@@ -22,10 +22,9 @@ from omniloom.model.config import LlavaConfig
 from omniloom.model.families import tables_of
 from omniloom.model.lora import DOWN, UP, LoraConfig
 from omniloom.storage.files import replace_file
-from omniloom.train.build import RECIPE_FILE
 from omniloom.train.checkpoint import read_weights
 from omniloom.train.filling import learned_factors, lora_of_checkpoint
-from omniloom.train.model_files import model_config
+from omniloom.train.model_files import RECIPE_FILE, model_config
 from omniloom.train.parts import freeze
 from omniloom.train.recipe import Recipe, read_recipe
 from omniloom.train.trained import run_of

@@ -30,14 +30,12 @@ from omniloom.train.kept_features import KeptFeatures
 from omniloom.train.left_out import LeftOut
 from omniloom.train.looking_on import hooks_of
 from omniloom.train.loop import LoopConfig, Run
-from omniloom.train.model_files import model_config
+from omniloom.train.model_files import RECIPE_FILE, model_config
 from omniloom.train.optimizer import make_optimizer
 from omniloom.train.parts import dropout_of, freeze, lora_of
 from omniloom.train.recipe import Recipe, kept_form, refuse_contradictions
 from omniloom.train.taken_ahead import taken_ahead
 from omniloom.vlm.task_encoder import LlavaTaskEncoder
-
-RECIPE_FILE = "recipe.yaml"
 
 
 def build(recipe: Recipe) -> Run:

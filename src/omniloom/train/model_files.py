@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omniloom.conversion import config_json
+from omniloom.data.index.yaml_dialect import load_yaml
 from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.model.families import read_config_file
@@ -22,6 +23,8 @@ from omniloom.vlm.template_table import chat_template
 from omniloom.vlm.tokenizer import HuggingFaceTokenizer, Tokenizer, open_tokenizer
 
 BYTES = "bytes"
+RECIPE_FILE = "recipe.yaml"
+"""Of a run: its resolved recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,8 @@ class ModelConfig:
         path = Path(self.start)
         if (path / "trainer.json").is_file() and self.start_step is None:
             return path
-        return Path(self._step_of(self.start, complete_checkpoints(path)))
+        found: Mapping[int, Address] = complete_checkpoints(path) or _checkpoints_elsewhere(path)
+        return kept_folder(self._step_of(self.start, found))
 
     def _step_of(self, start: str, found: Mapping[int, Address]) -> Address:
         """The step that is asked for, or the newest one; a folder in a store may be that of a step itself."""
@@ -87,6 +91,14 @@ class ModelConfig:
                 f"{', '.join(map(str, sorted(found)))}."
             )
         return found[step]
+
+
+def _checkpoints_elsewhere(run: Path) -> Mapping[int, Address]:
+    """The complete checkpoints of a run whose recipe puts them in another place; none where it does not."""
+    recipe = run / RECIPE_FILE
+    settings = load_yaml(recipe.read_bytes(), name=str(recipe)) if recipe.is_file() else {}
+    place = (settings.get("checkpoint") or {}).get("place")
+    return place_of_checkpoints(place).found() if place else {}
 
 
 def read_model_config(folder: Path) -> LlavaConfig:

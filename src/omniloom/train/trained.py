@@ -12,11 +12,11 @@ from omniloom.generate.prompts import Prompter
 from omniloom.model.build import build as build_module
 from omniloom.model.llava import Llava
 from omniloom.storage.urls import redacted
-from omniloom.train.build import RECIPE_FILE, own_device
+from omniloom.train.build import own_device
 from omniloom.train.checkpoint_places import place_of_checkpoints
 from omniloom.train.data import DataConfig, task_encoder
 from omniloom.train.filling import fill_model, load_model
-from omniloom.train.model_files import ModelConfig, model_config
+from omniloom.train.model_files import RECIPE_FILE, ModelConfig, model_config
 from omniloom.train.recipe import read_recipe
 from omniloom.weights.source import InMemory
 
