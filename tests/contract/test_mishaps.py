@@ -6,18 +6,21 @@ import copy
 import functools
 import json
 import os
+import pickle
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset
+from omniloom.data.loader.finish import finisher
 from omniloom.data.loader.loader import Loader
 from omniloom.data.loader.state import LaneState
 from omniloom.data.pipeline.batch import Batch
@@ -334,3 +337,21 @@ def test_a_saved_state_is_the_callers_own() -> None:
     saved["settings"]["passes"]["a"] = "1"
     saved["settings"]["shuffle"].clear()
     assert loader.save_state_rank() == kept
+
+
+def test_copies_of_a_loader_in_several_workers_of_torchs_say_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    for workers, told in ((1, False), (2, True)):
+        monkeypatch.setattr(data, "get_worker_info", lambda workers=workers: SimpleNamespace(id=0, num_workers=workers))
+        caplog.clear()
+        take(Loader(numbers()), 2)
+        assert ("each of them gives every batch" in caplog.text) == told
+
+
+def test_data_sets_can_be_pickled_with_what_the_caller_finishes() -> None:
+    for late in (True, False):
+        for pin in (True, False):
+            finish = finisher(late=late, pin=pin)
+            assert pickle.loads(pickle.dumps(finish)) is finish

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.inline import InlineLanes
 from omniloom.data.loader.messages import WorkOrder
@@ -9,6 +12,8 @@ from omniloom.data.loader.pool import PoolSettings, WorkerPool
 from omniloom.data.loader.watch import OwnWatch
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.side.lazy import CachePool
+
+logger = logging.getLogger("omniloom")
 
 Engine = WorkerPool | InlineLanes
 
@@ -22,6 +27,7 @@ def make_engine(dataset: Dataset, settings: PoolSettings, *, num_workers: int, c
         num_workers: worker processes; 0: none.
         cache_pool: for user code, or ``None``.
     """
+    _tell_of_doubled_batches()
     config, pipeline = dataset.worker_config, dataset.pipeline
     threads = config.threads(num_workers) if make_of(pipeline).ahead else 0
     ahead = config.ahead_bytes(num_workers)
@@ -39,3 +45,15 @@ def make_engine(dataset: Dataset, settings: PoolSettings, *, num_workers: int, c
     )
     lanes.use_cache(cache_pool)
     return lanes
+
+
+def _tell_of_doubled_batches() -> None:
+    """Warn where torch's `DataLoader` runs several copies of a loader, which do not know of each other."""
+    data = sys.modules.get("torch.utils.data")
+    worker = None if data is None else data.get_worker_info()
+    if worker is not None and worker.num_workers > 1:
+        logger.warning(
+            "this loader is iterated in worker %d of %d of torch's DataLoader, and each of them gives every batch of "
+            "the rank. Iterate it in the main process, where it has workers of its own (WorkerConfig(num_workers=)), "
+            "or in one worker.", worker.id, worker.num_workers,
+        )  # fmt: skip

@@ -18,11 +18,23 @@ def finisher(*, late: bool, pin: bool) -> Callable[[Any], Any] | None:
         late: arrays stand for tensors (the pipeline worked without torch).
         pin: copy tensors to page-locked memory.
     """
-    if late and pin:
-        return lambda batch: map_tensors(map_arrays(batch), lambda tensor: tensor.pin_memory())
-    if late:
-        return map_arrays
-    return (lambda batch: map_tensors(batch, lambda tensor: tensor.pin_memory())) if pin else None
+    if pin:
+        return pinned_arrays if late else pinned
+    return map_arrays if late else None
+
+
+def pinned(batch: Any) -> Any:
+    """A batch with its tensors copied to page-locked memory."""
+    return map_tensors(batch, _pin)
+
+
+def pinned_arrays(batch: Any) -> Any:
+    """The same of a batch whose arrays stand for tensors."""
+    return pinned(map_arrays(batch))
+
+
+def _pin(tensor: Any) -> Any:
+    return tensor.pin_memory()
 
 
 def map_arrays(value: Any) -> Any:
