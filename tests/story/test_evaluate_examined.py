@@ -313,6 +313,28 @@ def test_flags_that_would_lose_something(
     assert [truth.read_bytes(), answers.read_bytes()] == before
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--answers", "{answers}", "--temperature", "0.5"], "--temperature has no effect on answers that are there"),
+        (["--answers", "{answers}", "--batch-size", "2"], "--batch-size has no effect on answers that are there"),
+        (["--answers", "{answers}", "--answers-to", "x"], "--answers-to has no effect on answers that are there"),
+        (["--answers", "{answers}", "--include-path", "{folder}"], "--include-path has no effect without --inside"),
+        (["--inside", "lmms-eval", "--model", "m", "--variant", "megatron"], "--variant has no effect with --inside"),
+        (["--inside", "lmms-eval", "--model", "m", "--max-new-tokens", "9"], "--max-new-tokens has no effect with"),
+    ],
+)
+def test_flags_without_an_effect(
+    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = benchmark(tmp_path)
+    answers = write(tmp_path / "a.json", dict(enumerate(RIGHT)))
+    words = [word.format(answers=answers, folder=tmp_path) for word in flags]
+    given = [] if "--inside" in flags else ["--ground-truth", str(truth)]
+    assert run(["evaluate", "textvqa", *words, *given]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_what_cannot_be_scored_is_told_before_a_model_is_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

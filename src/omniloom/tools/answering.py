@@ -47,7 +47,14 @@ ASKING: Sequence[Callable[[Any], Any]] = (
     ),
     click.option("--split-part", default="val", show_default=True, help="Of a prepared data set, or of a mix."),
     click.option("--template", help=TEMPLATE_HELP),
-    click.option("--out-seq-length", "--max-new-tokens", "max_new_tokens", default=64, show_default=True),
+    click.option(
+        "--out-seq-length",
+        "--max-new-tokens",
+        "max_new_tokens",
+        default=64,
+        show_default=True,
+        help="Words of an answer at most.",
+    ),
     *SAMPLING,
     click.option("--beams", "--num-beams", "beams", default=1, show_default=True, help="Of beam search; 1: none."),
     click.option(

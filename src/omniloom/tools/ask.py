@@ -15,7 +15,7 @@ from omniloom.tools.answering import SAMPLING, TEMPLATE_HELP, options, sampling_
 @click.argument("image", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.argument("question")
 @click.option("--template", help=TEMPLATE_HELP)
-@click.option("--max-new-tokens", default=128, show_default=True)
+@click.option("--max-new-tokens", default=128, show_default=True, help="Words of the answer at most.")
 @options(SAMPLING)
 def command(
     model_path: Path,

@@ -20,6 +20,7 @@ from omniloom.storage.files import replace_file
 from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, read_items, tell
 from omniloom.tools.lmms_eval_run import run_lmms_eval
 from omniloom.tools.outputs import keep_apart
+from omniloom.tools.unused import refuse_unused
 
 EXIT_INCOMPLETE = 1
 _INCOMPLETE = {
@@ -28,6 +29,23 @@ _INCOMPLETE = {
     "unknown": "answers that are to no item are left out",
 }
 """What faults mean for a score."""
+_WORDS = {
+    "min_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "stop", "seed", "max_new_tokens", "beams",
+    "samples", "system", "tensor",
+}  # fmt: skip
+"""How words are chosen, and by how many ranks."""
+_ASKED = {"template", "batch_size", "batch_tokens", "num_frames"}
+_OURS = {
+    "answers_paths",
+    "truth_path",
+    "variant",
+    "missing",
+    "answers_to",
+    "items_path",
+    "as_json",
+    "images",
+    "split_part",
+}
 _NO_SAMPLING = ("model", "model_fingerprint", "task")
 
 
@@ -117,10 +135,14 @@ def command(
     """
     name = _task_name(task_name, task_option)
     if inside is not None:
+        refuse_unused(_WORDS | _OURS, because="with --inside: the task there says what is asked and how")
         return run_lmms_eval(name, model, output=output, limit=limit, tasks=tasks_path, words=words)
     task = find_task(name)
     if truth_path is None:
         raise click.UsageError("--ground-truth is missing; the benchmark's own file or folder expected.")
+    refuse_unused({"tasks_path"}, because="without --inside")
+    if answers_paths:
+        refuse_unused(_WORDS | _ASKED | {"answers_to"}, because="on answers that are there: no model is asked")
     keep_apart({"--output": output, "--items": items_path}, [truth_path, *answers_paths, answers_to])
     items = read_items(task, truth_path, words)
     asked = items[:limit]
