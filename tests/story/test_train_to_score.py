@@ -123,7 +123,11 @@ def test_answers_of_another_model_and_missing_images(work: Path, capsys: pytest.
     assert run([*generate, str(work / "short")]) == 1
     assert "there is no such image" in capsys.readouterr().err
     (work / "short/step-00000001").rename(work / "short/step-00000002")
+    # A model is another when its weights are, whatever its folder is called.
     assert run([*generate, str(work / "short")]) == 1
+    assert "0 answers made, 1 were there, 1 failed" in capsys.readouterr().err
+    assert run(["train", recipe, "--set", f"folder={work}/other", "--set", "loop.steps=2"]) == 0
+    assert run([*generate, str(work / "other")]) == 1
     assert "holds answers of another run: model" in capsys.readouterr().err
     assert run(["ask", str(work / "shards"), str(work / "images/0.png"), "?"]) == 1
     assert "config.json" in capsys.readouterr().err
