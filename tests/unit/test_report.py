@@ -199,6 +199,7 @@ def test_items_are_chosen_by_a_rule() -> None:
     assert chosen(items[:3], most=24) == [0, 1, 2]
     assert verdicts([item(1, 0.3), item(2, 1), item(3, 0)]) == ["partly right", "right", "wrong"]
     assert set(verdicts([item(1, 0.3), item(2, 7.5)])) == {"scored"}
+    assert set(verdicts([item(1, 0.3, most=10.0), item(2, 0.0, most=10.0)])) == {"scored"}  # captions, all of them poor
     said = [item(1, 1, text="yes"), item(2, 0), item(3, 0), item(4, 1, text="no ", answers=("No",))]
     assert usual_answers(said) == [("no", 3, pytest.approx(1 / 3), 1), ("yes", 1, 1, 3)]
 

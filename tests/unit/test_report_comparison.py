@@ -48,6 +48,21 @@ def test_scores_by_one_rule_and_truth_stand_side_by_side_with_the_published_one(
     assert html.count("<figure") == 2, "ChartQA and 500 of the questions have one score, and none published beside it"
 
 
+def test_a_score_of_the_first_items_is_told_as_one_and_held_against_none_of_all(tmp_path: Path) -> None:
+    results = [
+        read_result(result(tmp_path / "1.json", "chartqa", 61.0, model="a", items=2_500)),
+        read_result(result(tmp_path / "2.json", "chartqa", 62.0, model="b", items=100, limit=100)),
+        read_result(result(tmp_path / "3.json", "chartqa", 63.0, model="c", items=2_500, metric_version="2")),
+        read_result(result(tmp_path / "4.json", "pope", 85.0, model="d", items=9, limit=9)),
+    ]
+    assert comparisons(results) == ""
+    html = report_page([], results=results)
+    assert html.count("the first ones alone: not a score of the benchmark") == 2
+    assert ">100 of the first 100</td>" in html
+    assert ">2,500 of 2,500</td>" in html
+    assert "85 (published, 9 items)" in html  # beside the published number
+
+
 def test_losses_by_data_set(tmp_path: Path) -> None:
     """Drawn in the colours of data sets, held-out ones dashed beside them; ends and tokens in a table, by hand."""
     steps = [

@@ -16,7 +16,6 @@ from omniloom.evaluate.task import Item, Scores, Task
 
 Missing = Literal["wrong", "leave-out"]
 
-_IDS_SHOWN = 20
 _LONGEST_NAME = 80
 _SECRET = frozenset(("", "?"))
 """What parts of benchmarks have in the place of answers that are secret."""
@@ -97,7 +96,7 @@ class Result:
                 "scored": len(self.items),
             }
             | {name: len(each) for name, each in ids.items()},
-            "ids": {name: list(each[:_IDS_SHOWN]) for name, each in ids.items() if each},
+            "ids": {name: list(each) for name, each in ids.items() if each},
             "missing_policy": self.missing_policy,
             "complete": account.complete,
             "prompt_example": prompts[0] if prompts else "",

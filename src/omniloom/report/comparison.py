@@ -14,12 +14,14 @@ from omniloom.report.records import ResultRecord
 def comparisons(results: Sequence[ResultRecord]) -> str:
     """A figure for each benchmark that has several scores on this page, or a score and a published one.
 
-    Only scores by one rule, metric and file of right answers stand in one figure.
+    Only scores by one rule and version of it, metric and file of right answers, over as many of its items, stand in
+    one figure.
     """
-    groups: dict[tuple[str, ...], list[ResultRecord]] = {}
+    groups: dict[tuple[str | int, ...], list[ResultRecord]] = {}
     for result in results:
-        truth = str(result.about.get("ground_truth_sha256"))
-        groups.setdefault((result.task, result.variant, next(iter(result.scores)), truth), []).append(result)
+        truth, version = (str(result.about.get(name)) for name in ("ground_truth_sha256", "metric_version"))
+        rule = (result.task, result.variant, version, next(iter(result.scores)))
+        groups.setdefault((*rule, truth, result.counts["expected"]), []).append(result)
     figures = [_figure(each) for each in groups.values()]
     return "".join(figure for figure in figures if figure)
 

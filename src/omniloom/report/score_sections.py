@@ -33,7 +33,8 @@ def results_table(results: Sequence[ResultRecord]) -> str:
         f"<tr><td>{escape(shown_model(result))}</td><td>{escape(result.title)}</td>"
         f'<td class="n"><b>{number(_first(result))}</b></td><td>{_completeness(result)}</td>'
         f"<td>{escape(result.metric)}</td><td>{escape(result.variant)}</td>"
-        f'<td class="n">{result.counts["answered"]:,} of {result.counts["expected"]:,}</td></tr>'
+        f'<td class="n">{result.counts["answered"]:,} of {"the first " if part_of(result) else ""}'
+        f"{result.counts['expected']:,}</td></tr>"
         for result in results
     )
     return (
@@ -133,6 +134,8 @@ def _result_card(result: ResultRecord) -> str:
         "checked against": result.checked_against,
         "items": f"{counts['expected']:,} expected, {counts['answered']:,} answered, {counts['scored']:,} scored",
     }
+    if part_of(result):
+        facts["items"] += f"; {part_of(result)}"
     if counts["missing"]:
         policy = str(result.about.get("missing_policy"))
         facts["items without an answer"] = _POLICIES.get(policy, policy)
@@ -175,7 +178,7 @@ def _share(value: float, top: float) -> float:
 def _anchor_row(anchor: Anchor, results: Sequence[ResultRecord]) -> str:
     would = f", which {escape(anchor.by.recipes)} would" if anchor.by.recipes else ""
     own = [
-        f"{number(_first(result))} ({escape(result.variant)}{_part_of(anchor, result)}"
+        f"{number(_first(result))} ({escape(result.variant)}{_other_items(anchor, result)}"
         f"{'' if result.complete else ', INCOMPLETE'})"
         for result in results
         if result.task == anchor.task
@@ -189,10 +192,15 @@ def _anchor_row(anchor: Anchor, results: Sequence[ResultRecord]) -> str:
     )
 
 
-def _part_of(anchor: Anchor, result: ResultRecord) -> str:
+def _other_items(anchor: Anchor, result: ResultRecord) -> str:
     """How many items were scored, where the published number is one of more or fewer."""
     expected = result.counts["expected"]
-    return f", {expected:,} items" if anchor.items not in (None, expected) else ""
+    return f", {expected:,} items" if part_of(result) or anchor.items not in (None, expected) else ""
+
+
+def part_of(result: ResultRecord) -> str:
+    """That the first items of a benchmark were scored alone; nothing where all were."""
+    return "" if result.about.get("limit") is None else "the first ones alone: not a score of the benchmark"
 
 
 def _item_card(card: Card) -> str:
