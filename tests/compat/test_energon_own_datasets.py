@@ -1,6 +1,7 @@
 """Data sets with an iteration and a state of a user's own: in loaders, among other wrappers, saved and restored."""
 
 import json
+import random
 from itertools import islice
 from types import SimpleNamespace
 
@@ -160,6 +161,46 @@ def test_own_data_sets_among_other_wrappers(texts):
     assert [one[0] for one in energon.get_loader(repeated)] == list(range(1, 37))
     twice = Pairs(energon.MapDataset(samples_of(texts, config), lambda one: one, worker_config=config), config)
     assert [one[1] for one in energon.get_loader(twice)][:2] == ["00+01", "02+03"]
+
+
+class Drawing(BaseWrapperDataset):
+    """Three values of each sample, each with something drawn."""
+
+    _savable_fields = ("part", "text")
+
+    def __init__(self, dataset, worker_config):
+        super().__init__(dataset, worker_config=worker_config)
+        self.part, self.text = 0, ""
+
+    def __iter__(self):
+        while True:
+            if not self.part:
+                sample = next(iter(self.dataset), None)
+                if sample is None:
+                    return
+                self.text = sample.text
+            self.part = (self.part + 1) % 3
+            yield self.text, random.random(), float(np.random.rand())
+
+
+def test_what_an_own_data_set_draws_is_drawn_again(texts):
+    def loader():
+        config = energon.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+        pairs = energon.BatchDataset(
+            Drawing(samples_of(texts, config), config), 2, lambda some: [*some, random.random()]
+        )
+        return energon.get_savable_loader(pairs)
+
+    first, states, batches = loader(), [], []
+    for batch in first:
+        batches.append(batch)
+        states.append(first.save_state_rank())
+    assert len({value[1] for batch in batches for value in batch[:-1]}) == 3 * ROWS  # no number comes twice
+    for step in range(0, len(states), 5):
+        random.seed(step)  # what the caller draws makes no difference
+        restored = loader()
+        restored.restore_state_rank(states[step])
+        assert list(restored) == batches[step + 1 :]
 
 
 @pytest.mark.parametrize(("kind", "number"), [("over another", 0), ("repeated", 0), ("of its own", 0), ("repeated", 2)])

@@ -17,6 +17,7 @@ from omniloom.data.pipeline.best_fit import BestFitPacker
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.group import Group
+from omniloom.data.pipeline.iter_map import IterMap
 from omniloom.data.pipeline.make import Make
 from omniloom.data.pipeline.pack import Pack, _tell_of_growth
 from omniloom.data.pipeline.restore import restore
@@ -141,6 +142,12 @@ def twice(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**batch, "again": random.random()}
 
 
+def some_of_each(samples: Iterator[Sample]) -> Iterator[dict[str, Any]]:
+    for sample in samples:
+        for _ in range(sample.number % 3):
+            yield packed([sample])
+
+
 CALLS = (("batch", 5, collate),)
 MANY = (("batch", 5, collate_twice), ("encode_batch", 6, twice))
 
@@ -174,6 +181,8 @@ def pipelines(plan: Any) -> dict[str, Stage]:
         "groups of own size": Group(make(encoded), own_size, None, CALLS),
         "grouped packs": Group(Pack(make(picky), 12, fitted, packed_in_two, drawn_late), by_length, 2, CALLS),
         "batch generators": Batch(make(several), 4, MANY),
+        "batch generators, of a stream's results": Batch(IterMap(make(picky), some_of_each), 2, CALLS),
+        "batch generators, a stream's results": IterMap(make(several), some_of_each),
         "batch generators of packs": Batch(Pack(make(encoded), 12, fitted, packed_in_two), 3, MANY),
     }
 

@@ -16,7 +16,7 @@ from omniloom.data.pipeline.batch import CallLine, batch_again
 from omniloom.data.pipeline.calls import Call, gives_many
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.make import make_of
-from omniloom.data.pipeline.restore import BatchKey, key_of, plain_key
+from omniloom.data.pipeline.restore import BatchKey, key_of, listed_key
 from omniloom.data.pipeline.stream import Item, RemakingStream, State, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, ItemKey
@@ -148,7 +148,7 @@ class GroupStream(Iterator[Item]):
         one = _Waiting(next(self._numbers), key, value)
         waiting.append(one)
         self._sizes[group] = size
-        self._waiting[one.number] = _listed(key)
+        self._waiting[one.number] = listed_key(key)
         return (group,) if len(waiting) >= size else ()
 
     def _of(self, said: Any) -> tuple[Hashable, int]:
@@ -177,8 +177,3 @@ class GroupStream(Iterator[Item]):
         for one in taken:
             del self._waiting[one.number]
         return taken
-
-
-def _listed(key: ItemKey) -> list[Any]:
-    """The key as JSON would give it back."""
-    return [list(one) if isinstance(one, tuple) else one for one in plain_key(key)]

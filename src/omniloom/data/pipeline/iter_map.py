@@ -16,7 +16,7 @@ from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.faults import FaultLine, Origin, tolerance_of
 from omniloom.data.pipeline.make import make_of
 from omniloom.data.pipeline.restore import with_restore_key
-from omniloom.data.pipeline.seeding import ITER_MAP
+from omniloom.data.pipeline.seeding import CALLS, ITER_MAP
 from omniloom.data.pipeline.stream import Item, RemakingStream, State, describe
 from omniloom.data.plan.lane import Lane
 from omniloom.data.sample import UNIT_END, PackKey, SampleKey
@@ -55,12 +55,20 @@ class IterMap:
                 seeds.plant(one, ITER_MAP)
                 yield sample
 
-        for made in islice(self.function(samples()), key.part, None):
-            return with_restore_key(made, key)
-        raise IndexError(f"{key.samples[0]} gives no result {key.part}")
+        results = iter(self.function(samples()))
+        for part in range(key.part + 1):
+            if part:
+                seeds.plant(key.samples[-1], ITER_MAP + part * CALLS)
+            made = next(results, _END)
+            if made is _END:
+                raise IndexError(f"{key.samples[0]} gives no result {key.part}")
+        return with_restore_key(made, key)
 
     def __str__(self) -> str:
         return describe(self)
+
+
+_END: Any = object()
 
 
 class IterMapStream(Iterator[Item]):
@@ -109,6 +117,8 @@ class IterMapStream(Iterator[Item]):
                 if self._over:
                     return self._end()
                 self._results = iter(self._stage.function(self._samples()))
+            if self._part:  # whatever else has drawn since the result before
+                self._make.seeds.plant(self._keys[-1], ITER_MAP + self._part * CALLS)
             try:
                 made = next(self._results)
             except StopIteration:

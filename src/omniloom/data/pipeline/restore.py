@@ -35,6 +35,11 @@ def plain_key(key: ItemKey | BatchKey) -> tuple[Any, ...]:
     return ("batch", key.part, *map(plain_key, key.items))
 
 
+def listed_key(key: ItemKey) -> list[Any]:
+    """The plain form of a sample's or pack's key as JSON would give it back."""
+    return [list(one) if isinstance(one, tuple) else one for one in plain_key(key)]
+
+
 def key_of(plain: Any, *, leaves: int) -> ItemKey | BatchKey:
     """The key of its plain form; lists stand for tuples, as JSON gives them, and a list of keys for a batch.
 

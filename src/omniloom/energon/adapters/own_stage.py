@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from omniloom.data.pipeline.desk import Desk
 from omniloom.data.pipeline.iter_map import IterMap
 from omniloom.data.pipeline.make import Make, make_of
-from omniloom.data.pipeline.restore import BatchKey, key_of, plain_key, restore
-from omniloom.data.pipeline.seeding import ITER_MAP
+from omniloom.data.pipeline.restore import BatchKey, key_of, listed_key, plain_key, restore
+from omniloom.data.pipeline.seeding import CALLS, ITER_MAP
 from omniloom.data.pipeline.stream import Item, State, describe
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.lane import Lane
@@ -28,6 +28,9 @@ from omniloom.errors import ConfigError, StateError
 
 OWN_FIELDS = ("own", "passes", "given")
 """What of the state of a lane of such a stage goes on in the next lap."""
+
+_BETWEEN = ITER_MAP + CALLS
+"""Number of the call in which a user's object draws without a sample."""
 
 _PLACED: ContextVar[Callable[[Any], Any] | None] = ContextVar("omniloom_placed", default=None)
 
@@ -262,7 +265,7 @@ class OwnStream(Iterator[Item]):
     """The values of one lane."""
 
     def __init__(self, stage: OwnStage, lane: Lane, desk: Desk) -> None:
-        self._stage, self._desk = stage, desk
+        self._stage, self._lane = stage, lane.index
         self._seeds = make_of(stage).seeds
         self._has_within = bool(stage.inner)
         self._where = type(stage.function).__name__
@@ -276,10 +279,11 @@ class OwnStream(Iterator[Item]):
         self._values: Iterator[Any] | None = None
 
     def state_dict(self) -> State:
-        """The state of the user's object, and the passes that have ended."""
+        """The state of the user's object, the passes that have ended, and what the last value was made of."""
         own = plain(self._object.save_state(), where=f"the state of {self._where}")
         over = {"over": True} if self._is_over else {}
-        return {"own": own, "passes": self._pass, "given": self._given, **over}
+        key = {"key": listed_key(self._key)} if self._given and self._has_within else {}
+        return {"own": own, "passes": self._pass, "given": self._given, **key, **over}
 
     def load_state_dict(self, state: State) -> None:
         """Go to a saved place."""
@@ -288,6 +292,8 @@ class OwnStream(Iterator[Item]):
         self._object.restore_state(of_plain(state["own"]))
         self._pass, self._given = state["passes"], state["given"]
         self._values, self._fresh, self._is_over = None, [], state.get("over", False)
+        if "key" in state:
+            self._key = key_of(state["key"], leaves=len(self._stage.leaves))  # type: ignore[assignment]
 
     def __next__(self) -> Item:
         while not self._is_over:
@@ -295,6 +301,8 @@ class OwnStream(Iterator[Item]):
                 for live in self._lives:
                     live.begin_lap()
                 self._values = iter(self._object)
+            # By what the state knows of: what is drawn before a sample within is taken, or with none within.
+            self._seeds.plant(SampleKey(self._stage.first_leaf, self._pass, self._given, self._lane), _BETWEEN)
             try:
                 value = next(self._values)
             except StopIteration:
