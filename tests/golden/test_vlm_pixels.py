@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from PIL import Image
 
 from omniloom.errors import ConfigError
 from omniloom.vlm.image_processor import ImageProcessor
-from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash
+from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash, TilePlan, padded
 from omniloom.vlm.preprocessor_config import image_processor_from, image_processor_of
 
 pytest.importorskip("transformers", reason="transformers' processors are the oracle")
@@ -160,3 +162,27 @@ def test_fewer_tiles_where_they_would_not_fit() -> None:
     tiles = [processor.plan_within(images, max_tokens=budget)[0].tiles for budget in (4000, 3000, 1600, 700, 100)]
     # 4:3 of at most 12 tiles is (4, 3), of 8 and 6 (3, 2), each with a thumbnail; of 4 and fewer (1, 1)
     assert tiles == [13, 7, 1, 1, 1]
+
+
+def test_long_images_are_what_a_square_of_them_would_give() -> None:
+    """A page 20 times as high as wide, whole in a square and its middle: as by Pillow without a step between."""
+    down, across = np.linspace(0, 40, 20_000)[:, None], np.linspace(0, 3, 1000)[None]
+    grey = (127 + 100 * np.sin(down + across)).astype(np.uint8)
+    page = Image.fromarray(np.stack([grey] * 3, 2))
+    whole = padded(page, colour=(122, 116, 104)).resize((336, 336), Image.Resampling.BICUBIC)
+    middle = page.resize((336, 6720), Image.Resampling.BICUBIC).crop((0, 3192, 336, 3528))
+    for layout, expected in ((PadToSquare(), whole), (CentreCrop(), middle)):
+        (tile,) = layout.cut(page, TilePlan(), tile_pixels=336)
+        assert np.abs(np.asarray(tile).astype(int) - np.asarray(expected)).max() <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+def test_a_line_of_pixels_does_not_take_all_memory() -> None:
+    """A square of its height would be 12.7 GB; so would its rows, as wide as a tile."""
+    program = (
+        "import resource; from PIL import Image; from omniloom.vlm.layouts import CentreCrop, PadToSquare, TilePlan\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)); line = Image.new('RGB', (1, 65000), 'red')\n"
+        "for layout in (PadToSquare(), CentreCrop()): print(layout.cut(line, TilePlan(), tile_pixels=336)[0].size)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.stdout == "(336, 336)\n(336, 336)\n", told.stderr

@@ -17,6 +17,11 @@ from omniloom.errors import ConfigError
 from omniloom.vlm.grids import Grid, Size, area_weighted_grid, best_resolution, closest_grid, fitted_size, tile_grids
 
 _BICUBIC = Image.Resampling.BICUBIC
+# A page of a web site, 1,000 pixels by 60,000, is a few megabytes; a square of its height, and what resizing to the
+# width of a tile makes of a line of pixels, are many gigabytes.
+_MOST_SIDES = 200  # short sides of an image whose middle is all that is seen
+_MOST_SIDE_PIXELS = 8_000
+_LEAST_FACTOR = 4  # so many times the tile: what is lost by two steps of making smaller is below a level
 # Fewer tiles to try where an image would take too many tokens, as in Megatron's encoder.
 FEWER_TILES: dict[int, int] = {12: 8, 8: 6, 6: 4, 4: 2, 2: 1}
 
@@ -77,7 +82,8 @@ class PadToSquare:
 
     def cut(self, image: Image.Image, plan: TilePlan, *, tile_pixels: int) -> list[Image.Image]:
         """The padded, then resized image."""
-        return [_resized(padded(image, colour=self.colour), (tile_pixels, tile_pixels))]
+        least = tile_pixels * _LEAST_FACTOR
+        return [_resized(padded(_reduced(image, least=least), colour=self.colour), (tile_pixels, tile_pixels))]
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class CentreCrop:
 
     def cut(self, image: Image.Image, plan: TilePlan, *, tile_pixels: int) -> list[Image.Image]:
         """The resized, then cropped image."""
+        image = _middle(image, most_sides=_MOST_SIDES)
         width, height = image.size
         if width <= height:
             size = tile_pixels, int(tile_pixels * height / width)
@@ -180,6 +187,27 @@ LAYOUTS: dict[str, type[Layout]] = {
     "tiles": DynamicTiles,
 }
 """The layouts under the names that recipes use."""
+
+
+def _middle(image: Image.Image, *, most_sides: int) -> Image.Image:
+    """The middle of an image that is longer than so many of its short sides, none of whose ends would be seen."""
+    width, height = image.size
+    most = most_sides * min(width, height)
+    if max(width, height) <= most:
+        return image
+    left, top = max(0, (width - most) // 2), max(0, (height - most) // 2)
+    return image.crop((left, top, left + min(width, most), top + min(height, most)))
+
+
+def _reduced(image: Image.Image, *, least: int) -> Image.Image:
+    """A long image made smaller by a whole factor, where a square of it would not fit into memory.
+
+    Args:
+        image: the image.
+        least: sides are not made smaller than this, nor than `_MOST_SIDE_PIXELS`.
+    """
+    factor = max(image.size) // max(least, _MOST_SIDE_PIXELS)
+    return image.reduce(factor) if factor > 1 else image
 
 
 def padded(image: Image.Image, *, colour: tuple[int, int, int]) -> Image.Image:
