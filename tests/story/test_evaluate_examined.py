@@ -258,6 +258,21 @@ def test_no_benchmarks_file_ends_with_a_traceback(task: str, tmp_path: Path) -> 
                 assert str(tmp_path) in str(error)  # noqa: PT017 - some are read
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": "x", "predictions": dict(zip("0123", RIGHT, strict=True))},
+        {"model": "x", "predictions": {str(n): {"answer": right} for n, right in enumerate(RIGHT)}},
+        {"results": [{"question_id": n, "answer": right} for n, right in enumerate(RIGHT)], "seed": 1},
+        {"acc": 1.0, "results": {"0": 2}, "outputs": dict(zip("0123", RIGHT, strict=True))},
+        {str(n): {"answer": right, "score": 1} for n, right in enumerate(RIGHT)},
+    ],
+)
+def test_answers_below_a_name(content: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = write(tmp_path / "a.json", content)
+    assert told("textvqa", benchmark(tmp_path), capsys, answers)["scores"]["accuracy"] == 100.0
+
+
 # The command
 
 

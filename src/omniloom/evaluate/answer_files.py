@@ -138,11 +138,9 @@ def _of_file(path: Path, task: Task) -> list[Answer]:
         return [one for number, row in enumerate(read_rows(path), 2) for one in _answers(row, path, number, task)]
     if suffix == ".json":
         loaded = read_json(path)
-        outputs = loaded.get("outputs", loaded) if isinstance(loaded, Mapping) else None
-        if isinstance(outputs, Mapping) and not any(isinstance(value, Mapping) for value in outputs.values()):
-            lists = [name for name, value in outputs.items() if isinstance(value, list)]
-            if not lists or lists[0] not in WRAPPERS:
-                return [Answer(name, innermost(text)) for name, text in _pairs(path, nested=outputs is not loaded)]
+        by_id = _by_id(loaded, path) if isinstance(loaded, Mapping) else None
+        if by_id is not None:
+            return by_id
     rows = read_rows(path)
     if rows and is_harness_log(rows[0]):
         return harness_answers(rows)
@@ -156,10 +154,20 @@ def _questions_of(row: Row) -> list[Row]:
     return several if isinstance(several, list) and several and isinstance(several[0], Mapping) else [row]
 
 
-def _pairs(path: Path, *, nested: bool) -> list[tuple[str, Any]]:
-    """Ids and answers of an object, an id that comes twice included."""
+def _by_id(loaded: Mapping[str, Any], path: Path) -> list[Answer] | None:
+    """Answers in an object of texts by id, or in one under a usual name in it; ``None`` where there is none.
+
+    They are read as pairs, so that an id that comes twice is there twice.
+    """
+    name = next((name for name in ("outputs", *WRAPPERS) if isinstance(loaded.get(name), Mapping)), None)
+    outputs = loaded if name is None else loaded[name]
+    lists = [key for key, value in outputs.items() if isinstance(value, list)]
+    if any(isinstance(value, Mapping) for value in outputs.values()) or (lists and lists[0] in WRAPPERS):
+        return None
     pairs = pairs_of(path)
-    return next(value for name, value in pairs if name == "outputs") if nested else pairs
+    if name is not None:
+        pairs = next(value for key, value in pairs if key == name)
+    return [Answer(key, innermost(text)) for key, text in pairs]
 
 
 def _answers(row: Row, path: Path, number: int, task: Task) -> list[Answer]:

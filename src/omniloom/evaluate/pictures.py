@@ -11,10 +11,9 @@ from typing import Any
 
 from omniloom.errors import ConfigError, SampleError
 from omniloom.evaluate.tables import cell_bytes
-from omniloom.evaluate.task import Cell, Inline, Item, Shown, Stored
+from omniloom.evaluate.task import IMAGE_SUFFIXES, Cell, Inline, Item, Shown, Stored
 from omniloom.vlm.frames import frame_indices, video_frames
 
-_SUFFIXES = ("", ".jpg", ".png", ".jpeg", ".webp")
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm")
 _FOLDER_FRAMES_PER_SECOND = 3.0  # of TVQA's frames, the one benchmark that brings videos as folders
 
@@ -72,12 +71,12 @@ class Pictures:
             self._folder,
             *((self._folder / part, self._folder / part / "images") if part else ()),
         )
-        for folder, suffix in product(folders, _SUFFIXES):
+        for folder, suffix in product(folders, ("", *IMAGE_SUFFIXES)):
             path = (folder / f"{name}{suffix}").resolve()
             if path.is_relative_to(root) and path != root and path.exists() and (suffix == "" or path.is_file()):
                 return path
         raise SampleError(
-            f"{self._folder / name}: there is no such image (looked for {', '.join(_SUFFIXES[1:])} too)",
+            f"{self._folder / name}: there is no such image (looked for {', '.join(IMAGE_SUFFIXES)} too)",
             reason="no-image",
         )
 
@@ -131,7 +130,7 @@ def frames_of(path: Path, count: int, *, span: tuple[float, float] | None = None
 
 
 def _of_folder(folder: Path, count: int, span: tuple[float, float] | None) -> list[Any]:
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES[1:])
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
     if not files:
         raise SampleError(f"{folder}: no frames in this folder", reason="no-frames")
     if span is None and len(files) <= count:

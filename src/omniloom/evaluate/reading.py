@@ -43,8 +43,8 @@ def read_rows(path: Path) -> list[Row]:
 
     Tables (``.tsv``, ``.csv``, ``.xlsx``) give rows, whose columns ``A``, ``B``, ... are also its ``options``.
 
-    A JSON object of objects gives those, each with its key as ``id`` unless it has one. A folder, or a prefix of
-    names, gives the rows of all its Parquet tables of one split.
+    A JSON object of objects, or one under these keys, gives those, each with its key as ``id`` unless it has one. A
+    folder, or a prefix of names, gives the rows of all its Parquet tables of one split.
 
     Raises:
         ConfigError: the file is missing or holds something else; it names the file and line.
@@ -68,11 +68,12 @@ def _rows(path: Path) -> list[Row]:
     loaded = read_json(path)
     if isinstance(loaded, Mapping):
         for name in WRAPPERS:
-            if isinstance(loaded.get(name), list):
-                loaded = loaded[name]
+            found = loaded.get(name)
+            if isinstance(found, list) or (isinstance(found, Mapping) and all(map(_is_row, found.values()))):
+                loaded = found
                 break
-        else:
-            loaded = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in loaded.items()]
+    if isinstance(loaded, Mapping):
+        loaded = [{"id": key, **value} if _is_row(value) else value for key, value in loaded.items()]
     if not isinstance(loaded, list):
         raise ConfigError(f"{path}: {type(loaded).__name__} found; a list of objects expected.")
     rows = [_object(row, path, number) for number, row in enumerate(loaded, 1)]
@@ -241,6 +242,10 @@ def _of_document(row: Row) -> list[Row]:
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_object(line: str) -> bool:

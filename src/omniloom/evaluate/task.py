@@ -74,6 +74,9 @@ class Stored(NamedTuple):
 Shown = str | Cell | Inline | Stored
 """What names an image, or holds it."""
 
+IMAGE_SUFFIXES = (".jpg", ".png", ".jpeg", ".webp")
+"""Of images in folders, and of those that benchmarks name without one."""
+
 _LONGEST_NAME = 1000
 
 LACKING = "lacking"

@@ -14,6 +14,7 @@ from typing import Literal
 from PIL import Image, ImageOps
 
 from omniloom.errors import OmniloomError
+from omniloom.evaluate.task import IMAGE_SUFFIXES
 from omniloom.report.records import ItemRecord
 from omniloom.storage.inside import InsideFolder
 
@@ -21,7 +22,6 @@ Verdict = Literal["right", "partly right", "wrong", "scored"]
 
 THUMBNAIL_PIXELS = 240
 _QUALITY = 80
-_SUFFIXES = ("", ".jpg", ".png", ".jpeg", ".webp")
 _LARGEST_PIXELS = 100_000_000
 _IMAGES_SHOWN = 4
 _ANSWERS_SHOWN = 8
@@ -104,7 +104,7 @@ def usual_answers(items: Sequence[ItemRecord]) -> list[tuple[str, int, float, in
 
 def _find(folder: InsideFolder, name: str) -> Path:
     """An image by its name, or the name with a usual suffix, as `omniloom generate` finds it."""
-    for suffix in _SUFFIXES:
+    for suffix in ("", *IMAGE_SUFFIXES):
         path = Path(folder.locate(f"{name}{suffix}"))
         if path.is_file():
             return path

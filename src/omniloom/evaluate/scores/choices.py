@@ -9,7 +9,8 @@ from typing import Literal
 
 Fallback = Literal["none", "first", "random"] | random.Random
 
-_ENDS = ",.!?;:'"
+ENDS = ",.!?;:'"
+"""What MMMU's programs take off both ends of an answer, one character after the other."""
 LONG_WORDS = 5
 """More words than these, and the text of an option is looked for as well."""
 
@@ -51,7 +52,7 @@ def mmmu_choice(
             so that its choice hangs on their order: ``random.Random(42)``, kept from item to item, draws as it does.
         item: name of the item, for ``random``.
     """
-    for character in _ENDS:
+    for character in ENDS:
         response = response.strip(character)
     padded = f" {response} "
     places = {letter: padded.rfind(f"({letter})") for letter in options}

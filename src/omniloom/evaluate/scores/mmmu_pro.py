@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omniloom.evaluate.scores.choices import LONG_WORDS, Fallback, guessed_letter
+from omniloom.evaluate.scores.choices import ENDS, LONG_WORDS, Fallback, guessed_letter
 
-_ENDS = ",.!?;:'"
 _MARK = "Answer:"
 
 
@@ -29,7 +28,7 @@ def mmmu_pro_choice(
     named = [letter for letter in options if letter in after] if marked else []
     if len(named) == 1:
         return named[0]
-    for character in _ENDS:
+    for character in ENDS:
         response = response.strip(character)
     text = f" {response} "
     for form, place in (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} ")):

@@ -12,9 +12,8 @@ from omniloom.errors import ConfigError
 from omniloom.evaluate.reading import read_json, read_rows, texts, wanted
 from omniloom.evaluate.scores.captions import CIDER_SCALE, bleu, cider_d, rouge_l
 from omniloom.evaluate.scores.treebank import caption_tokens
-from omniloom.evaluate.task import Item, Scores, Task, image_name
+from omniloom.evaluate.task import IMAGE_SUFFIXES, Item, Scores, Task, image_name
 
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 PROMPT = "Give a brief description of this image in one sentence."
 
 
@@ -66,9 +65,9 @@ def read_folder(folder: Path) -> list[Item]:
 
 
 def _image_files(folder: Path) -> list[str]:
-    files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in _IMAGE_SUFFIXES)
+    files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
     if not files:
-        raise ConfigError(f"{folder}: no images in this folder ({', '.join(_IMAGE_SUFFIXES)} are looked for).")
+        raise ConfigError(f"{folder}: no images in this folder ({', '.join(IMAGE_SUFFIXES)} are looked for).")
     return files
 
 
