@@ -259,6 +259,33 @@ def test_no_benchmarks_file_ends_with_a_traceback(task: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    "columns",
+    [
+        {"answer": "what is right", "model_answer": "what is said"},
+        {"answer": "what is right", "output": "what is said"},
+        {"prediction": "what is said", "output": "at length", "answer": "what is right"},
+        {"answer": "what is said", "output": "at length", "gt_answer": "what is right"},
+        {"pred_answer": "what is said", "response": "at length", "answer": "what is right"},
+    ],
+)
+def test_which_column_is_what_was_said(
+    columns: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ("pizza", "blue", "two", "pitcher")
+    texts = {"what is right": RIGHT, "what is said": said, "at length": ["It may be all of them."] * 4}
+    rows = [{"question_id": n} | {name: texts[kind][n] for name, kind in columns.items()} for n in range(4)]
+    result = told("textvqa", benchmark(tmp_path), capsys, write(tmp_path / "a.json", rows))
+    assert (result["scores"]["accuracy"], "note" in result) == (50.0, False)
+
+
+def test_the_truth_as_answers_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = benchmark(tmp_path)
+    answers = write(tmp_path / "a.json", dict(enumerate(RIGHT)))
+    assert run(["evaluate", "textvqa", "--answers", str(answers), "--ground-truth", str(truth)]) == 0
+    assert "Note: each answer is, word by word, one that is right" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "content",
     [
         {"model": "x", "predictions": dict(zip("0123", RIGHT, strict=True))},

@@ -17,8 +17,13 @@ from omniloom.evaluate.tables import parquet_files
 from omniloom.evaluate.task import Task
 from omniloom.evaluate.tasks import MEGATRON_NAMES, plain_name
 
-TEXT_COLUMNS = ("prediction", "predict", "pred", "response", "answer", "text", "caption", "output")
-"""Tables with both a prediction and an answer hold what is right as the answer."""
+TEXT_COLUMNS = (
+    "prediction", "predict", "pred", "predicted", "pred_answer", "predicted_answer", "pred_ans", "model_answer",
+    "model_output", "model_response", "generated_text", "generated_answer", "hypothesis", "response", "answer", "text",
+    "caption", "output",
+)  # fmt: skip
+"""Rows with both a prediction and an answer hold what is right as the answer; so do those with an output, too, where
+nothing else tells what is right."""
 _ASKED_COLUMNS = ("prompt", "question", "query")
 _SHOWN_COLUMNS = ("image", "image_path", "imgname", "image_name", "filename")
 _TARGET_COLUMNS = ("gt", "annotation", "gt_answer", "gt_answers", "target", "ground_truth", "label")
@@ -176,6 +181,8 @@ def _answers(row: Row, path: Path, number: int, task: Task) -> list[Answer]:
     name = next((row[column] for column in ID_COLUMNS if row.get(column) is not None), None)
     # The first column that is there, blank or not: a later one may hold what is right.
     said = next((column for column in columns if column in row), None)
+    if said == "answer" and "output" in row and not _text(row, _TARGET_COLUMNS):
+        said = "output"
     targets = _TARGET_COLUMNS if said == "answer" else (*_TARGET_COLUMNS, "answer")
     asked, shown, target = (_text(row, each) for each in (_ASKED_COLUMNS, _SHOWN_COLUMNS, targets))
     nameless = name is None and not (asked or shown or target)

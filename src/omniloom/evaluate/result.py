@@ -17,6 +17,7 @@ from omniloom.evaluate.task import Item, Scores, Task
 Missing = Literal["wrong", "leave-out"]
 
 _LONGEST_NAME = 80
+_OF_THE_TRUTH = "each answer is, word by word, one that is right: was a file of right answers given?"
 _SECRET = frozenset(("", "?"))
 """What parts of benchmarks have in the place of answers that are secret."""
 
@@ -97,12 +98,19 @@ class Result:
             }
             | {name: len(each) for name, each in ids.items()},
             "ids": {name: list(each) for name, each in ids.items() if each},
+            **({"note": _OF_THE_TRUTH} if self._is_the_truth() else {}),
             "missing_policy": self.missing_policy,
             "complete": account.complete,
             "prompt_example": prompts[0] if prompts else "",
             "prompts_sha256": sha256("\0".join(prompts).encode("utf-8", "surrogatepass")).hexdigest(),
             **self.about,
         }
+
+    def _is_the_truth(self) -> bool:
+        """Whether each of several answers is one that the benchmark's file has as right, word by word."""
+        return len(self.items) > 1 and all(
+            text in item.answers for item, text in zip(self.items, self.texts, strict=True)
+        )
 
 
 def evaluate(

@@ -238,6 +238,8 @@ def _table(plain: dict[str, Any]) -> str:
         lines.append(f"  Left out: {plain['left_out']}.")
     if plain["checked_against"] == "unverified":
         lines.append("  The rule is unverified: no official output was at hand to compare it with.")
+    if "note" in plain:
+        lines.append(f"  Note: {plain['note']}")
     if "limit" in plain:
         lines.append(f"  Of the first {plain['limit']:,} items alone: not a score of the benchmark.")
     if not plain["complete"]:
