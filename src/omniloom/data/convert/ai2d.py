@@ -1,6 +1,6 @@
 """AI2D's questions about diagrams; where a question speaks of letters, they are put into the diagram first.
 
-A third of the questions (``abcLabel``) ask "What is A in the diagram?". The published images do not show that A: they
+Questions with ``abcLabel`` ask such as "What is A in the diagram?". The published images do not show that A: they
 have the words themselves, which tell the answer. ``annotations/`` says which letter stands for the text of which
 rectangle, and the questions are meant to be asked with the letters in their places.
 """
