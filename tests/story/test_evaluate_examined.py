@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from omniloom.errors import ConfigError
+from omniloom.evaluate.answer_files import read_answers
 from omniloom.evaluate.task import Item
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.tools.main import run
@@ -244,7 +245,7 @@ _ODD: tuple[Any, ...] = (
     [{"question": "?", "answer": "a", "options": "x[", "question_id": 1, "qa": [1], "image": 3, "mc_question": [{}]}],
     [{"question": "?", "choices": ["", ""], "correct_choice_index": 5, "answer": None, "id": None, "questions": [{}]}],
     {"v": {"mc_question": [{"id": 1, "question": "?", "options": ["a"], "answer_id": "x"}]}},
-    [{"name": "a", "language": "en", "annotations": [{}]}], "text", 5, None, True,
+    [{"name": "a", "language": "en", "annotations": [{}], "question_id": 1, "answer": "a"}], "text", 5, None, True,
 )  # fmt: skip
 
 
@@ -252,10 +253,11 @@ _ODD: tuple[Any, ...] = (
 def test_no_benchmarks_file_ends_with_a_traceback(task: str, tmp_path: Path) -> None:
     for number, odd in enumerate(_ODD):
         for path in (write(tmp_path / f"{number}.json", odd), tmp_path):
-            try:
-                find_task(task).read(path)
-            except ConfigError as error:
-                assert str(tmp_path) in str(error)  # noqa: PT017 - some are read
+            for read in (find_task(task).read, lambda answers: read_answers(answers, find_task(task))):
+                try:
+                    read(path)
+                except ConfigError as error:
+                    assert str(tmp_path) in str(error)  # noqa: PT017 - some are read
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def read_answers(path: Path, task: Task) -> AnswerFile:
     if own is not None:
         return AnswerFile(own, {str(path): fingerprint(path)})
     files = _files(path, task)
-    answers = [answer for file in files for answer in _of_file(file, task)]
+    answers = [answer for file in files for answer in task.formed(partial(_of_file, task=task), file)]
     if not answers:
         raise ConfigError(f"{path}: no answers in {', '.join(file.name for file in files)}.")
     return AnswerFile(answers, {str(file): fingerprint(file) for file in files})
@@ -135,7 +136,7 @@ def _of_prefix(path: Path, task: Task) -> list[Path]:
     return sorted(of_task or path.parent.glob(f"{beginning}*.jsonl"))
 
 
-def _of_file(path: Path, task: Task) -> list[Answer]:
+def _of_file(path: Path, *, task: Task) -> list[Answer]:
     suffix = suffix_of(path)
     if suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: {suffix or 'no suffix'} found; one of {', '.join(_SUFFIXES)} expected.")

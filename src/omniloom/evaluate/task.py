@@ -201,7 +201,7 @@ class Task:
         Raises:
             ConfigError: it is missing, or in none of the forms that this benchmark has.
         """
-        return self._formed(self.reader, path)
+        return self.formed(self.reader, path)
 
     def read_answers(self, path: Path) -> list[Answer] | None:
         """Answers in a form that only this benchmark's own program has; ``None``: in none of these.
@@ -209,9 +209,14 @@ class Task:
         Raises:
             ConfigError: as `read`.
         """
-        return self._formed(self.own_answers, path)
+        return self.formed(self.own_answers, path)
 
-    def _formed(self, reader: Callable[[Path], Read], path: Path) -> Read:
+    def formed(self, reader: Callable[[Path], Read], path: Path) -> Read:
+        """What a reader makes of a path; all that it stumbles over is told as a form that this benchmark has not.
+
+        Raises:
+            ConfigError: with the path.
+        """
         try:
             return reader(path)
         except OmniloomError as told:
