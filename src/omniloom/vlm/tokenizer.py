@@ -321,7 +321,10 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     path = Path(path)
     if (path / "tokenizer.json").is_file() or path.suffix == ".json":
         return HuggingFaceTokenizer.from_folder(path)
-    return SentencePieceTokenizer.from_file(path / "tokenizer.model" if path.is_dir() else path)
+    file = path / "tokenizer.model" if path.is_dir() else path
+    if not file.is_file():
+        raise ConfigError(f"{path}: no such file. Expected a model's folder with tokenizer.json or tokenizer.model.")
+    return SentencePieceTokenizer.from_file(file)
 
 
 def _again(text: str, bos: str | None, eos: str | None, pad: str | None, template: str | None) -> HuggingFaceTokenizer:
