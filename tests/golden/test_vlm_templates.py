@@ -328,3 +328,30 @@ def test_what_a_template_refuses_or_changes_is_a_fault_of_the_sample(
     _, broken = small("{% for %}")
     with pytest.raises(ConfigError, match="no sound Jinja"):
         JinjaTemplate.of(broken).render(TALK)
+
+
+PLAIN_TURNS = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "doubt"),
+    [
+        # As ChatQA has it: "User: ...", "Assistant: ..." and nothing behind the last answer.
+        (PLAIN_TURNS + "{% if add_generation_prompt %}assistant:{% endif %}", "does not learn to stop"),
+        # As DeepSeek-R1 has it: it is asked to think, and answers of conversations are without thoughts.
+        (
+            "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}"
+            "{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}",
+            "asks with '<user>question<assistant><think>' and trains on '<user>question<assistant>'",
+        ),
+        ("{{ raise_exception('no') }}", "does not write a question and its answer"),
+    ],
+)
+def test_templates_that_teach_another_thing_than_is_asked_are_doubted(source: str, doubt: str) -> None:
+    (told,) = JinjaTemplate(source=source, special_tokens=frozenset(["</s>"])).doubts()
+    assert doubt in told
+
+
+def test_templates_of_models_are_not_doubted(small: Callable[[str], tuple[Any, HuggingFaceTokenizer]]) -> None:
+    for source in JINJA.values():
+        assert JinjaTemplate.of(small(source)[1]).doubts() == []

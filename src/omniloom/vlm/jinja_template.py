@@ -150,6 +150,25 @@ class JinjaTemplate:
         pieces = self.render([Turn("user", ("a",)), Turn("assistant", ("b",))])
         return tuple(piece.text for piece in pieces if piece.learned and piece.kind == "special")
 
+    def doubts(self) -> list[str]:
+        """What a model that is trained with this template would not learn, or would be asked otherwise, in words."""
+        talk = [Turn("user", ("question",)), Turn("assistant", ("answer",))]
+        try:
+            pieces, prompt = self.render(talk), self.render_prompt(talk[:1])
+        except SampleError as error:
+            return [f"{self.name} does not write a question and its answer: {error}"]
+        found = []
+        if not "".join(piece.text for piece in pieces if piece.learned).partition("answer")[2]:
+            found.append(f"{self.name} ends an answer with nothing: what is trained with it does not learn to stop.")
+        whole, asked = ("".join(piece.text for piece in each) for each in (pieces, prompt))
+        if not whole.startswith(asked):
+            before = whole.partition("answer")[0]
+            found.append(
+                f"{self.name} asks with {asked[-40:]!r} and trains on {before[-40:]!r} before an answer: a model would "
+                "be asked what it was not trained on. `template_variables` may choose another way."
+            )
+        return found
+
     def _marked(self, turns: Sequence[Turn]) -> _Marked:
         """The contents in order, each with its turn, and messages with marks in their place."""
         marked = _Marked([], [], [])

@@ -7,6 +7,7 @@ samples of the pack whose turn has come. A sample that does not fit its images, 
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ from omniloom.vlm.template_table import IMAGE_TAGS, chat_template
 from omniloom.vlm.tile_tags import tile_tags
 from omniloom.vlm.tokenizer import Tokenizer
 from omniloom.vlm.tokens import IMAGE_ID, TokenizedConversation, tokenize, truncate
+
+logger = logging.getLogger("omniloom")
 
 SPARE_TOKENS = 4
 """Left free when tiles are chosen within the length of a sample, as Megatron does."""
@@ -143,6 +146,9 @@ class LlavaTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         self._running_text = ChatTemplate(name="text", begin=begin, user=TurnForm(), assistant=TurnForm(after=end))
         if isinstance(self.template, ChatTemplate):
             self._check_tokens(self.template)
+        else:
+            for doubt in self.template.doubts():
+                logger.warning("%s", doubt)
 
     def preencode_sample(self, sample: Any) -> EncodedSample | EncodedPack:
         """Ids, labels and tile plans; no pixel is decoded.
