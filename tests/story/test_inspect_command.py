@@ -83,7 +83,7 @@ def test_the_terminal_shows_tokens_tiles_and_packs(prepared: Path, capsys: pytes
     assert run(["inspect", str(prepared), *TILES, "--count", "5", "--pack-tokens", "5000"]) == 0
     out = capsys.readouterr().out
     assert "[image 1: 12 tokens]⏎" in out
-    assert "Box 4, not <image>.<|im_end|>" in out
+    assert "⟦Box 4, not <image>.<|im_end|>⟧⏎" in out  # no colours here, so brackets say what is learned
     assert "image 1: 2 x 1 tiles and a thumbnail" in out
     assert re.search(r"pack +1 .* of 5,000: 5 samples", out)
 

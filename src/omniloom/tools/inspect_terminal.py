@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from rich.columns import Columns
 from rich.console import Console
@@ -20,6 +21,10 @@ STYLES = {
     "special": (Style(color="magenta"),) * 2,
     "image": (Style(color="white", bgcolor="blue"),) * 2,
 }
+LEARNED = ("learned", "learned-special")
+OPEN, CLOSE = "⟦", "⟧"
+"""Around what is learned, where there are no colours: in a file, or down a pipe."""
+
 TILE_COLUMNS = 20
 MAX_TILES = 13
 BAR_CELLS = 36
@@ -35,6 +40,9 @@ def print_legend(console: Console) -> None:
         "special": "special token",
         "image": "image",
     }
+    if console.color_system is None:
+        console.print(f"what is learned stands between {OPEN} and {CLOSE}")
+        return
     console.print(Text("  ").join(Text(f" {word} ", STYLES[kind][0]) for kind, word in names.items()))
 
 
@@ -49,7 +57,7 @@ def print_seen(samples: Iterable[SeenSample], *, console: Console) -> None:
         console.print(
             Text(f"{sample.leaf}: {sample.tokens:,} tokens, {sample.learned:,} of them learned{images}", style="dim")
         )
-        console.print(tokens_as_text(sample.spans))
+        console.print(tokens_as_text(sample.spans, colour=console.color_system is not None))
         for number, (tiles, words) in enumerate(zip(sample.tiles, sample.grids, strict=True)):
             console.print(Text(f"image {number + 1}: {words}", style="cyan"))
             drawn = [
@@ -58,15 +66,22 @@ def print_seen(samples: Iterable[SeenSample], *, console: Console) -> None:
             console.print(Padding(Columns(drawn, padding=(0, 1)), (0, 0, 0, 2)))
 
 
-def tokens_as_text(spans: Sequence[TokenSpan]) -> Text:
-    """Tokens with their colours; neighbours alternate in shade, so that borders are seen."""
+def tokens_as_text(spans: Sequence[TokenSpan], *, colour: bool = True) -> Text:
+    """Tokens with their colours; neighbours alternate in shade, so that borders are seen. Without colours, brackets."""
+    if not colour:
+        runs = groupby(spans, key=lambda span: span.kind in LEARNED)
+        texts = ((learned, "".join(map(_shown, run))) for learned, run in runs)
+        return Text("".join(f"{OPEN}{text}{CLOSE}" if learned else text for learned, text in texts))
     text = Text()
     for number, span in enumerate(spans):
-        shown = printable(span.text).replace("\n", "⏎\n")
-        if span.kind == "image":
-            shown = f"[{span.text}: {span.tokens:,} tokens]"
-        text.append(shown, STYLES[span.kind][number % 2])
+        text.append(_shown(span), STYLES[span.kind][number % 2])
     return text
+
+
+def _shown(span: TokenSpan) -> str:
+    if span.kind == "image":
+        return f"[{span.text}: {span.tokens:,} tokens]"
+    return printable(span.text).replace("\n", "⏎\n")
 
 
 def print_packs(packs: Sequence[Sequence[SeenSample]], *, capacity: int, console: Console) -> None:
