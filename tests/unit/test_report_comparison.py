@@ -59,6 +59,8 @@ def test_a_score_of_the_first_items_is_told_as_one_and_held_against_none_of_all(
     html = report_page([], results=results)
     assert html.count("the first ones alone: not a score of the benchmark") == 2
     assert ">100 of the first 100</td>" in html
+    assert html.count('<span class="badge plain">a part</span>') == 4  # in the table, and on its card
+    assert "<h1>Report: CHARTQA, POPE</h1>" in html
     assert ">2,500 of 2,500</td>" in html
     assert "85 (published, 9 items)" in html  # beside the published number
 

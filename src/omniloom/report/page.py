@@ -61,7 +61,7 @@ def report_page(
     if runs:
         sections.append(("settings", "Settings", f"{_SETTINGS}{run_sections.recipes(runs)}"))
     sections.append(("failures", "Failures", _failures(faults)))
-    names = ", ".join(run.name for run in runs) or ", ".join(result.title for result in results)
+    names = ", ".join(run.name for run in runs) or ", ".join(dict.fromkeys(result.title for result in results))
     return _whole(title or f"Report: {names}", sections)
 
 

@@ -121,7 +121,8 @@ def _first(result: ResultRecord) -> float:
 
 def _completeness(result: ResultRecord) -> str:
     if result.complete:
-        return '<span class="badge right">complete</span>'
+        kind, words = ("plain", "a part") if part_of(result) else ("right", "complete")
+        return f'<span class="badge {kind}">{words}</span>'
     return '<span class="badge incomplete">INCOMPLETE</span>'
 
 
@@ -141,7 +142,7 @@ def _result_card(result: ResultRecord) -> str:
         facts["items without an answer"] = _POLICIES.get(policy, policy)
     for key, words in (
         ("model_fingerprint", "weights' SHA-256"),
-        ("prompt_example", "first prompt"),
+        ("prompt_example", "first prompt" if result.about.get("prompts_were_asked", True) else "prompt, as put here"),
         ("ground_truth", "truth"),
         ("ground_truth_sha256", "its SHA-256"),
     ):

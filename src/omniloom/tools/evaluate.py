@@ -195,6 +195,7 @@ def _about(given: AnswerFile, model: str | None, truth: Path, items: Sequence[It
     return {
         "model": model or maker.get("model"),
         "model_fingerprint": maker.get("model_fingerprint"),
+        "prompts_were_asked": bool(maker),
         "sampling": {name: value for name, value in maker.items() if name not in _NO_SAMPLING} or None,
         "ground_truth": str(truth),
         "ground_truth_sha256": fingerprint_of(items) if is_data_set(truth) else fingerprint(truth),
