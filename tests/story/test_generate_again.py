@@ -130,3 +130,9 @@ def test_an_image_that_cannot_be_looked_for(
     assert run([*command, "--gt-path", str(tmp_path / "odd.json"), "--output-path", str(output)]) == 1
     assert "1 answers made, 0 were there, 3 failed" in capsys.readouterr().err
     assert list(answers_of(output)) == ["3"]
+    (tmp_path / "none").mkdir()
+    nowhere = ["--input-image-path", str(tmp_path / "none"), "--output-path", str(tmp_path / "b.jsonl"), "--json"]
+    assert run([*command, *nowhere]) == 1
+    said = capsys.readouterr()
+    assert "and 7 more, all of which `omniloom generate --json` names" in said.err
+    assert len(json.loads(said.out)["failed"]) == ITEMS

@@ -25,6 +25,7 @@ Words = Mapping[str, Any]
 MODEL_HELP = "A folder of a run (its newest checkpoint counts), or of a model with config.json and weights."
 TEMPLATE_HELP = "Chat template; by default the run's, or vicuna_v1."
 _VIDEO_FRAMES = 8
+_FAILURES_SHOWN = 5
 SAMPLING: Sequence[Callable[[Any], Any]] = (
     click.option("--min-new-tokens", default=0, show_default=True, help="No end before so many words."),
     click.option(
@@ -183,8 +184,11 @@ def tell(output: Path, done: Answered, about: Words | None) -> None:
     if about is not None:
         click.echo(json.dumps({**about, **asdict(done)}, ensure_ascii=False))
     click.echo(f"{output}: {done.made:,} answers made, {done.kept:,} were there, {len(done.failed):,} failed", err=True)
-    for name, reason in list(done.failed.items())[:5]:
+    for name, reason in list(done.failed.items())[:_FAILURES_SHOWN]:
         click.echo(f"  {name}: {reason}", err=True)
+    if len(done.failed) > _FAILURES_SHOWN:
+        more = len(done.failed) - _FAILURES_SHOWN
+        click.echo(f"  and {more:,} more, all of which `omniloom generate --json` names", err=True)
 
 
 def image_folder(images: Path | None, truth: Path | None) -> Path:
