@@ -10,6 +10,7 @@ import yaml
 from omniloom.config.reading import to_plain
 from omniloom.errors import ConfigError
 from omniloom.train.recipe import read_recipe, refuse_contradictions
+from omniloom.vlm.conversation import PlaceholderPolicy
 
 GOOD = """\
 folder: runs/a
@@ -115,3 +116,11 @@ def test_a_setting_that_is_there_twice_is_refused(recipe: Path) -> None:
 def test_numbers_beyond_all_others_are_refused(recipe: Path) -> None:
     with pytest.raises(ConfigError, match=r"command line: optimizer.weight_decay: inf found"):
         read_recipe(recipe, ["optimizer.weight_decay=1e999"])
+
+
+def test_what_becomes_of_placeholders_can_be_chosen(recipe: Path) -> None:
+    read = read_recipe(recipe, ["data.placeholders={surplus: repeat}"])
+    assert read.data.placeholders == PlaceholderPolicy(surplus="repeat")
+    assert read_recipe(recipe).data.placeholders is None
+    with pytest.raises(ConfigError, match=r"data.placeholders.imageless: str 'keep' found; input should be 'delete'"):
+        read_recipe(recipe, ["data.placeholders={imageless: keep}"])

@@ -13,6 +13,7 @@ from omniloom.data.pipeline.faults import DEFAULT_IN_A_ROW, FaultPolicy
 from omniloom.errors import ConfigError
 from omniloom.model.config import LlavaConfig
 from omniloom.train.model_files import ModelConfig, model_tokenizer
+from omniloom.vlm.conversation import PlaceholderPolicy
 from omniloom.vlm.image_processor import ImageProcessor
 from omniloom.vlm.jinja_template import OWN_TEMPLATE, JinjaTemplate
 from omniloom.vlm.layouts import AnyResolution, CentreCrop, DynamicTiles, Layout, PadToSquare, Squash
@@ -67,6 +68,8 @@ class DataConfig:
         image_token: what that writes for an image, such as ``<|image_pad|>``; ``None``: images stand in the text.
         rules: what conversations are made by: ``omniloom``, or ``megatron`` (its system text, its placeholders).
         system: what the system says; ``None``: as the rules and the template have it.
+        placeholders: what becomes of samples with another number of placeholders than of images; ``None``: as the
+            rules have it.
         prompts: pools of prompts in Megatron's JSON form; ``None``: ours.
         special_tokens: more of them for the tokenizer, such as ``<box>``.
         layout: how an image becomes tiles: ``squash``, ``pad``, ``crop``, ``anyres``, ``tiles``.
@@ -105,6 +108,7 @@ class DataConfig:
     image_token: str | None = None
     rules: Literal["omniloom", "megatron"] = "omniloom"
     system: str | None = None
+    placeholders: PlaceholderPolicy | None = None
     prompts: str | None = None
     special_tokens: tuple[str, ...] = ()
     layout: Literal["squash", "pad", "crop", "anyres", "tiles"] = "pad"
@@ -243,4 +247,5 @@ def _rules(data: DataConfig) -> TalkRules:
         base,
         prompts=base.prompts if data.prompts is None else PromptPools.from_file(Path(data.prompts)),
         system=base.system if data.system is None else data.system,
+        placeholders=base.placeholders if data.placeholders is None else data.placeholders,
     )

@@ -215,7 +215,7 @@ def _filled(turns: Sequence[Turn], indexes: list[int]) -> tuple[Turn, ...]:
 def _mismatch(places: int, images: int) -> SampleError:
     return SampleError(
         f"{places} placeholder{'s' * (places != 1)} for {images} image{'s' * (images != 1)}. Mend the sample, or "
-        "choose another PlaceholderPolicy.",
+        "choose another policy (`data.placeholders`, PlaceholderPolicy).",
         reason="placeholder-count",
     )
 
