@@ -56,6 +56,7 @@ def test_the_resolved_recipe_reads_as_itself(recipe: Path) -> None:
         (("steps: 100", "step: 100"), r"sft.yaml, line 7: loop.step: .* such setting. Did you mean 'steps'\?$"),
         (("rate: 2", "rate: fast"), r"line 11: parts.projector.rate: str 'fast' found; input should be a valid number"),
         (("rate: 2", "rate: -1"), r"line 10: parts: rate -1"),
+        (("{train: false}", "{train: false, lora: {}}"), r"line 9: lora: found for a part that is not trained"),
         (("steps: 100", "steps: 1.5"), r"line 7: loop.steps: float 1.5 found; input should be a valid integer"),
         (("steps: 100", "steps: true"), r"line 7: loop.steps: bool True found; input should be a valid integer"),
         (("  train: shards\n", ""), r"line 3: data: train missing"),

@@ -38,6 +38,9 @@ class PartConfig:
             raise ConfigError(
                 f"parts: rate {self.rate:g} and first_layer {self.first_layer} found; at least 0 expected."
             )
+        for name in ("rate", "first_layer", "lora"):
+            if not self.train and getattr(self, name) != getattr(PartConfig, name):
+                raise ConfigError(f"{name}: found for a part that is not trained, and so of no effect. Leave it out.")
 
 
 def freeze(model: nn.Module, parts: Mapping[str, PartConfig]) -> None:
