@@ -77,6 +77,28 @@ def test_answers_to_other_questions_with_the_same_ids_are_refused(
     assert "of item '0', 'pizza' is right, and its answer's file says 'batter'" in said
 
 
+def test_answers_to_another_part_that_has_half_of_its_questions_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As POPE's three files do: their questions about what is there are the same, and so are their ids."""
+    there = [f"Is there a {thing} in the image?" for thing in ("car", "dog", "bus", "cat")]
+    parts = [
+        [question for n in range(4) for question in (there[n], f"Is there a {absent} {n} in the image?")]
+        for absent in ("cup", "tie")
+    ]
+    rows = [
+        {"question_id": n, "image": f"{n // 2}.jpg", "text": question, "label": "no" if n % 2 else "yes"}
+        for n, question in enumerate(parts[0])
+    ]
+    truth = tmp_path / "coco_pope_random.json"
+    truth.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for part, code in ((0, 0), (1, 1)):
+        said = [{"question_id": n, "prompt": f"{each} Yes or no?", "text": "Yes"} for n, each in enumerate(parts[part])]
+        answers = write(tmp_path / "a.json", said)
+        assert run(["evaluate", "pope", "--answers", str(answers), "--ground-truth", str(truth)]) == code
+    assert "asks 'Is there a cup 0 in the image?', and its answer is to 'Is there a tie 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "prompt",
     [

@@ -19,6 +19,8 @@ _FEW_PARTS = 3
 _KINDS = ("part", "task_type", "category", "type")
 _TAG = re.compile(r"<image(?: \d)?>")
 _WORD = re.compile(r"\w+")
+_BY_CHANCE = 0.25
+_LABELS = 2
 _LEAST_SHARED = 0.9  # of a question's words in what was asked: prompts put other words in the place of an image's tag
 
 
@@ -27,7 +29,8 @@ def placed(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answer]:
 
     Where no id is one of an item, as in files of LLaVA's scripts, whose ids are those of images, or in files without
     ids, the question decides, with the image where the file names it. So it does where ids are those of items by chance
-    alone: more than half of the answers that tell what was asked, or what is right, tell something else than the item.
+    alone: more than a quarter of the answers that tell what was asked, or what is right, tell something else than the
+    item: POPE's three files have half of their questions in common.
     A question that comes several times does so only where all questions stand in the order of the items, or where the
     file says what is right. Other answers stay as they are, and are to no item.
 
@@ -62,17 +65,18 @@ def _without_ids(items: Sequence[Item], answers: Sequence[Answer]) -> list[Answe
 
 
 def _contradiction(items: Sequence[Item], matched: Sequence[tuple[Item, Answer]]) -> str:
-    """Why answers are not to the items of their ids, as more than half of those that tell it say; else nothing."""
+    """Why answers are not to the items of their ids, as more than a quarter of those that tell it say; else nothing."""
     asked = [(item, answer) for item, answer in matched if item.question and answer.asked]
     others = [(item, answer) for item, answer in asked if not _asks(item, answer)]
-    if 2 * len(others) > len(asked) and len({answer.asked for _, answer in asked}) > 1:
+    if len(others) > _BY_CHANCE * len(asked) and len({answer.asked for _, answer in asked}) > 1:
         item, answer = others[0]
         return f"item {item.id!r} asks {item.question!r:.80}, and its answer is to {answer.asked!r:.80}"
     right = {text.strip().lower() for item in items for text in item.answers}
     told = [(item, answer) for item, answer in matched if answer.target]
     known = [(item, answer) for item, answer in told if answer.target.strip().lower() in right]
     others = [(item, answer) for item, answer in known if not _agrees(item, answer.target)]
-    if 2 * len(others) > len(told):  # else what is right may be written in another way, as letters for texts
+    # Else what is right may be written in another way, as letters for texts, or numbers for two labels.
+    if len(others) > _BY_CHANCE * len(told) and len({answer.target for _, answer in told}) > _LABELS:
         item, answer = others[0]
         return (
             f"of item {item.id!r}, {item.answers[0]!r:.80} is right, and its answer's file says {answer.target!r:.80}"
