@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,10 @@ from omniloom.train.profiling import ProfileConfig
 from omniloom.train.schedule import ScheduleConfig
 from omniloom.vlm.jinja_template import OWN_TEMPLATE
 
+logger = logging.getLogger("omniloom")
+
 _MERGE_KEY = "<<"
+_LOOKING_ON = ("evaluation.", "profile.")
 Status = Literal["run", "built-on-meta", "unrun"]
 
 
@@ -69,6 +73,8 @@ class Recipe:
 def refuse_contradictions(recipe: Recipe) -> None:
     """See that no setting is without effect because of another, or for want of one.
 
+    Of what only looks on (a recipe's evaluation, for a trial without held-out data), it is warned.
+
     Raises:
         ConfigError: one is; names both.
     """
@@ -105,7 +111,10 @@ def refuse_contradictions(recipe: Recipe) -> None:
     )  # fmt: skip
     for name, value, needed, found in without_effect:
         if value and not found:
-            raise ConfigError(f"{name}: found without {needed}, and so of no effect. Give both, or neither.")
+            told = f"{name}: found without {needed}, and so of no effect. Give both, or neither."
+            if not name.startswith(_LOOKING_ON):
+                raise ConfigError(told)
+            logger.warning("%s", told)
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = (), *, workspace: Path | None = None) -> Recipe:
