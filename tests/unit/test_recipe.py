@@ -87,22 +87,31 @@ def test_refusals_of_flags(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["evaluation.every_steps=5"], r"evaluation.every_steps: found without data.validation or evaluation.benchm"),
-        (["evaluation.samples=2"], r"evaluation.samples: found without data.validation"),
         (["data.most_questions=2"], r"data.most_questions: found without data.turns apart"),
         (["data.pack_tokens=null", "data.pack_tiles=9"], r"data.pack_tiles: found without data.pack_tokens"),
         (["data.max_tiles=12"], r"data.max_tiles: found without data.layout tiles"),
         (["schedule.decay=constant", "schedule.decay_steps=9"], r"schedule.decay_steps: found without"),
-        (
-            ["profile.first_step=101"],
-            r"profile.first_step 101: found without as many loop.steps, of which there are 100",
-        ),
     ],
 )
 def test_settings_without_effect_are_refused(recipe: Path, flags: list[str], message: str) -> None:
     refuse_contradictions(read_recipe(recipe))
     with pytest.raises(ConfigError, match=message):
         refuse_contradictions(read_recipe(recipe, flags))
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("evaluation.every_steps=5", "evaluation.every_steps: found without data.validation or evaluation.benchmarks"),
+        ("evaluation.samples=2", "evaluation.samples: found without data.validation"),
+        ("profile.first_step=101", "profile.first_step 101: found without as many loop.steps, of which there are 100"),
+    ],
+)
+def test_what_would_look_on_in_vain_is_warned_of(
+    recipe: Path, flag: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_contradictions(read_recipe(recipe, [flag]))
+    assert message in caplog.text
 
 
 def test_a_setting_that_is_there_twice_is_refused(recipe: Path) -> None:
