@@ -40,13 +40,19 @@ class Answer:
     kind: str = ""
 
 
+_IN_OBJECTS = ("answer", "text", "content", "response")
 _NO_ANSWERS = ("Failed to obtain answer", "Failed to obtain answer.", "Failed to obtain answer via API.")
 """What VLMEvalKit writes where a model gave none."""
 
 
 def innermost(value: Any) -> str:
-    """The first text in a list of lists of them, as logs keep what was said once; empty where nothing was said."""
-    while isinstance(value, list):
+    """The first text in a list of lists of them, as logs keep what was said once; empty where nothing was said.
+
+    Of an object, the text under a usual name; another one, such as an error of a service, says nothing.
+    """
+    while isinstance(value, list | Mapping):
+        if isinstance(value, Mapping):
+            value = [value[name] for name in _IN_OBJECTS if value.get(name) is not None]
         value = value[0] if value else ""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
