@@ -163,6 +163,36 @@ def test_own_data_sets_among_other_wrappers(texts):
     assert [one[1] for one in energon.get_loader(twice)][:2] == ["00+01", "02+03"]
 
 
+def test_a_part_of_a_blend_that_has_ended_does_not_begin_anew_after_a_restart(texts):
+    config = energon.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+
+    def loader():
+        packs = energon.GroupBatchDataset(samples_of(texts, config), 2, lambda sample: ("", None), words_of)
+        singles = energon.MapDataset(samples_of(texts, config), lambda sample: [sample.text])
+        return energon.get_savable_loader(energon.BlendDataset((packs, 0.7), (singles, 0.3), worker_config=config))
+
+    whole, states = [], []
+    first = loader()
+    for _ in range(2):  # packs end long before the single samples
+        for value in first:
+            whole.append(value)
+            states.append(json.loads(json.dumps(first.save_state_rank())))
+        whole.append("end of a pass")
+        states.append(json.loads(json.dumps(first.save_state_rank())))
+    one_pass = whole[: whole.index("end of a pass")]
+    assert sorted(text for value in one_pass for text in value) == sorted([f"{n:02d}" for n in range(ROWS)] * 2)
+    for step in range(0, len(states), 3):
+        restored, rest = loader(), []
+        restored.restore_state_rank(states[step])
+        while len(rest) < len(whole) - step - 1:
+            rest += [*restored, "end of a pass"]
+        assert rest == whole[step + 1 :]
+
+
+def words_of(samples):
+    return [sample.text for sample in samples]
+
+
 class Drawing(BaseWrapperDataset):
     """Three values of each sample, each with something drawn."""
 

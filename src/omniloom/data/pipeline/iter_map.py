@@ -54,6 +54,7 @@ class IterMap:
                 sample = self.source.make(one)
                 seeds.plant(one, ITER_MAP)
                 yield sample
+            seeds.plant(key.samples[-1], ITER_MAP)
 
         results = iter(self.function(samples()))
         for part in range(key.part + 1):
@@ -149,13 +150,11 @@ class IterMapStream(Iterator[Item]):
         """What the function draws from."""
         while not self._over:
             before = None if self._fresh else self._source.state_dict()
-            try:
-                key, sample = next(self._source)
-            except StopIteration:
-                self._over = "all"
-                return
+            key, sample = next(self._source, (UNIT_END, _END))
             if key is UNIT_END:
-                self._over = "unit"
+                self._over = "all" if sample is _END else "unit"
+                if self._fresh:  # samples that were left out before the end have drawn since
+                    self._make.seeds.plant(self._fresh[-1], ITER_MAP)
                 return
             if before is not None:
                 self._next_place = before

@@ -112,12 +112,12 @@ class Blended(BaseWrapperDataset[Any, Any]):
         going = {number: iter(dataset) for number, dataset in enumerate(self.datasets)}
         while going:
             due = min(going, key=lambda number: ((self.counts[number] + 1 - phase) / self.weights[number], number))
-            self.counts[due] += 1
             try:
                 value = next(going[due])
             except StopIteration:
                 del going[due]
                 continue
+            self.counts[due] += 1
             yield value
 
     def config(self) -> dict[str, Any]:
@@ -156,10 +156,12 @@ class Shuffled(BaseWrapperDataset[Any, Any]):
                 self._before = None
                 return
             key = derive_key("shuffled values", self.worker_config.seed_offset, self.block)
-            for place in Permutation(len(block), key)(np.arange(self.given, len(block))).tolist():
+            left = [block[place] for place in Permutation(len(block), key)(np.arange(self.given, len(block))).tolist()]
+            for value in left[:-1]:
                 self.given += 1
-                yield block[place]
-            self.block, self.given = self.block + 1, 0
+                yield value
+            self._before, self.block, self.given = None, self.block + 1, 0  # with its last value a block is over
+            yield from left[-1:]
 
     def save_state(self) -> dict[str, Any]:
         """Where the running block began, and how many of its values were given."""

@@ -175,8 +175,12 @@ class LiveDataset(SavableDataset[Any]):
         return bool(first) and first[0] in self._within.leaves
 
     def restore_sample(self, restore_key: Sequence[Any]) -> Any:
-        """The value of a key, made again."""
-        return restore(self._pipeline, restore_key, leaves=len(make_of(self._pipeline).leaves))
+        """The value of a key, made again. What the user's object draws then is what it drew."""
+        leaves = len(make_of(self._pipeline).leaves)
+        made = restore(self._pipeline, restore_key, leaves=leaves)
+        key = key_of(restore_key, leaves=leaves)
+        self._took(key.items[0] if isinstance(key, BatchKey) else key)
+        return made
 
 
 @dataclass(frozen=True)
@@ -253,7 +257,7 @@ class OwnStage(IterMap):
 
     def make(self, key: Any) -> Any:
         """The value of a key, made anew by the object's ``restore_sample``."""
-        own, _ = self.object(None, None, lambda _key: None)
+        own, _ = self.object(None, None, lambda taken: self.seeds.plant(first_sample(taken), ITER_MAP))
         own.assert_can_restore()
         return own.restore_sample(plain_key(key))
 
@@ -298,7 +302,7 @@ class OwnStream(Iterator[Item]):
     def __next__(self) -> Item:
         while not self._is_over:
             if self._values is None:
-                for live in self._lives:
+                for live in self._lives if not self._given else ():  # else a saved place within a pass
                     live.begin_lap()
                 self._values = iter(self._object)
             # By what the state knows of: what is drawn before a sample within is taken, or with none within.

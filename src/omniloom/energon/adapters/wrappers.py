@@ -137,7 +137,7 @@ class PackingDataset:
     ) -> Any:
         """The data set of packs; ``buffer_size`` is the rank's, shared by its lanes."""
         ready = _with_tensors(dataset)
-        if not isinstance(ready.pipeline, Make | Map | OwnStage):
+        if not _gives_samples(ready.pipeline):
             raise ConfigError("PackingDataset: packs are made of samples; batch, group and map what comes of it")
         source: Any = ready.pipeline
         config, plan = ready.worker_config, ready.plan
@@ -273,7 +273,7 @@ class IterMapDataset:
     def __new__(cls, dataset: Dataset, iter_map_fn: Callable[[Iterator[Any]], Iterator[Any]], **_settings: Any) -> Any:
         """The data set of what ``iter_map_fn`` makes of an iterator of samples."""
         source = _as_samples(_with_tensors(dataset))
-        if not isinstance(source.pipeline, Make | Map | OwnStage):
+        if not _gives_samples(source.pipeline):
             raise ConfigError("IterMapDataset: a stream of samples expected; batch, pack and group what comes of it")
         pipeline = IterMap(source.pipeline, iter_map_fn)
         return with_plan(replace(source, pipeline=pipeline, user_code=True), _one_unit_a_lane(source))
@@ -341,6 +341,15 @@ def _as_samples(dataset: Dataset) -> Dataset:
     if isinstance(pipeline, Batch | Group):
         raise ConfigError("batches cannot be collected to batches again; say the size that is wanted at once")
     return dataset
+
+
+def _gives_samples(pipeline: Any) -> bool:
+    """Whether values are made of single samples, also by way of data sets of a user's own."""
+    while isinstance(pipeline, Map):
+        pipeline = pipeline.source
+    if isinstance(pipeline, OwnStage):
+        return all(map(_gives_samples, pipeline.inner))
+    return isinstance(pipeline, Make)
 
 
 def _one_for_one(function: Callable[..., Any], what: str) -> None:
