@@ -70,6 +70,31 @@ def test_other_questions_under_the_same_ids(
     assert len(answers_of(output)) == ITEMS // 2
 
 
+def test_halves_of_characters(
+    command: list[str], work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON can hold them, and no UTF-8 can: such a question fails alone, and files stay what others can read."""
+    rows = json.loads((work / "test.json").read_text())
+    rows[3]["question"] = "what \ud800 is"
+    rows[5]["answer"], rows[6]["question_id"] = "\udfff", "a\ud800"
+    truth = tmp_path / "halves.json"
+    truth.write_text(json.dumps(rows))
+    words = [*command, "--gt-path", str(truth), "--output-path", str(tmp_path / "a.jsonl"), "--max-new-tokens", "4"]
+    assert run([*words, "--num-partitions", "2", "--partition-id", "1"]) == 1  # then the file is sorted
+    assert run([*words, "--json"]) == 1
+    said = capsys.readouterr()
+    failed = {"3": "character 5 of its question is '\\ud800', half of a pair. Mend the text."}
+    assert json.loads(said.out)["failed"] == failed
+    text = (tmp_path / "a.jsonl").read_text("utf-8")
+    expected = ["0", "1", "2", "4", "5", "a\ud800", *map(str, range(7, ITEMS))]
+    assert [json.loads(line)["sample_id"] for line in text.splitlines()] == expected
+    scored = ["evaluate", "ai2d", "--answers", str(tmp_path / "a.jsonl"), "--items", str(tmp_path / "items.jsonl")]
+    for against in (truth, work / "test.json"):
+        assert run([*scored, "--ground-truth", str(against)]) == 1
+        assert "missing: 1" in capsys.readouterr().out.replace("missing: 2", "missing: 1")
+        assert len((tmp_path / "items.jsonl").read_text("utf-8").splitlines()) == ITEMS
+
+
 @pytest.mark.parametrize("line", [b'{"sample_id": "3", "answer"', b"\0" * 40, b"[]", b'{"answer": "red"}', b"\xff{}"])
 def test_a_line_that_is_none_of_ours(
     line: bytes, again: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]

@@ -77,7 +77,7 @@ class AnswerLog:
         places = {name: place for place, name in enumerate(order)}
         names = sorted(rows, key=lambda name: places.get(name, len(places)))
         if names != before:
-            replace_file(self._output, "".join(map(line_of, (rows[name] for name in names))))
+            replace_file(self._output, "".join(line_of(rows[name]) for name in names))
         for piece in pieces:
             piece.unlink()
 
@@ -163,13 +163,14 @@ def rows_there(path: Path) -> dict[str, Row]:
 
 
 def line_of(row: Row) -> str:
-    """A row as a line of the file."""
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    """A row as a line of the file. Halves of characters, which are no UTF-8, are written as JSON escapes them."""
+    text = json.dumps(row, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
     """Put whole lines at the end of a file, in one go."""
-    with path.open("a", encoding="utf-8", errors="surrogatepass") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.write("".join(map(line_of, rows)))
 
 

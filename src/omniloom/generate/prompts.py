@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from omniloom.errors import SampleError
 from omniloom.generate.decoding import generate
 from omniloom.generate.sampling import SamplingConfig
 from omniloom.generate.stops import text_before_stop
@@ -104,9 +105,10 @@ class Prompter:
             system: what the system says; ``None``: `system`.
 
         Raises:
-            SampleError: an image cannot be read.
+            SampleError: an image cannot be read, or the question has half a character.
             ConfigError: the template has no special token that it needs.
         """
+        _check_whole(question)
         turns = [Turn("user", (question,))]
         said = self.system if system is None else system
         if said is not None:
@@ -153,6 +155,17 @@ class Prompter:
         stops = self.stop_tokens
         whole = next((place for place, number in enumerate(ids) if number in stops), len(ids))
         return self.tokenizer.decode(ids[:whole])
+
+
+def _check_whole(question: str) -> None:
+    """See that a text can be written as UTF-8, as tokenizers want it: JSON can hold one half of a surrogate pair."""
+    try:
+        question.encode()
+    except UnicodeEncodeError as half:
+        raise SampleError(
+            f"character {half.start} of its question is {question[half.start]!r}, half of a pair. Mend the text.",
+            reason="half-character",
+        ) from None
 
 
 def answer_prompts(

@@ -182,13 +182,18 @@ def make_answers(
 def tell(output: Path, done: Answered, about: Words | None) -> None:
     """Say what was done; as JSON too where there is something to say about it."""
     if about is not None:
-        click.echo(json.dumps({**about, **asdict(done)}, ensure_ascii=False))
+        click.echo(printable(json.dumps({**about, **asdict(done)}, ensure_ascii=False)))
     click.echo(f"{output}: {done.made:,} answers made, {done.kept:,} were there, {len(done.failed):,} failed", err=True)
     for name, reason in list(done.failed.items())[:_FAILURES_SHOWN]:
         click.echo(f"  {name}: {reason}", err=True)
     if len(done.failed) > _FAILURES_SHOWN:
         more = len(done.failed) - _FAILURES_SHOWN
         click.echo(f"  and {more:,} more, all of which `omniloom generate --json` names", err=True)
+
+
+def printable(text: str) -> str:
+    """A text in which halves of characters, which no terminal takes, are written as JSON and Python write them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def image_folder(images: Path | None, truth: Path | None) -> Path:

@@ -17,7 +17,17 @@ from omniloom.evaluate.result import Missing, Result, check_truth, checked, eval
 from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import TASKS, find_task
 from omniloom.storage.files import replace_file
-from omniloom.tools.answering import ASKING, Made, Words, image_folder, make_answers, options, read_items, tell
+from omniloom.tools.answering import (
+    ASKING,
+    Made,
+    Words,
+    image_folder,
+    make_answers,
+    options,
+    printable,
+    read_items,
+    tell,
+)
 from omniloom.tools.lmms_eval_run import run_lmms_eval
 from omniloom.tools.outputs import keep_apart
 from omniloom.tools.unused import refuse_unused
@@ -221,7 +231,7 @@ def _item_lines(result: Result) -> bytes:
         | {"text": text, "score": worth, "most": result.task.most}
         for item, text, worth in zip(result.items, result.texts, result.scores.items, strict=True)
     )
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "backslashreplace")
 
 
 def _table(plain: dict[str, Any]) -> str:
@@ -246,4 +256,4 @@ def _table(plain: dict[str, Any]) -> str:
     if not plain["complete"]:
         said = [words for name, words in _INCOMPLETE.items() if counts[name]]
         lines.append(f"  INCOMPLETE: {'; '.join(said)}.")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
