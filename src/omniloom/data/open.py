@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from omniloom.data.leaf import Leaf
-from omniloom.data.loader.config import WorkerConfig, check_at_least
+from omniloom.data.loader.config import WorkerConfig
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.loader import Loader
 from omniloom.data.mix.flatten import Flat, flatten
@@ -79,13 +79,6 @@ def get_train_dataset(
         DatasetError: the data set is not prepared, has no such part, or lacks shards.
         ConfigError: settings do not fit together.
     """
-    _check_counts(
-        shuffle_buffer_size=shuffle_buffer_size,
-        max_samples_per_sequence=max_samples_per_sequence,
-        parallel_shard_iters=parallel_shard_iters,
-        virtual_epoch_length=virtual_epoch_length,
-        multiplier=shuffle_over_epochs_multiplier,
-    )
     config = worker_config or WorkerConfig()
     encoder = task_encoder or DefaultTaskEncoder()
     flat = _flat(
@@ -246,14 +239,6 @@ class _Evaluation:
         recipe = Recipe(self.encoder, self.config, self.batch_size, self.batch_drop_last, self.packing_buffer_size)
         whole = recipe.dataset(plan, leaves, virtual_epoch_length=0, equal_steps=self.equal_steps)
         return whole.limited(self.limit) if self.limit else whole
-
-
-def _check_counts(*, multiplier: int | None, **counts: int | None) -> None:
-    """Raise ConfigError where one of the counts that say how rows are mixed cannot be."""
-    for name, value in counts.items():
-        check_at_least(0, name, value)
-    if multiplier != -1:
-        check_at_least(1, "shuffle_over_epochs_multiplier", multiplier)
 
 
 def _flat(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from omniloom.data.loader.processes import StartMethod
 from omniloom.data.pipeline.faults import FaultPolicy
 from omniloom.data.pipeline.read_ahead import default_budget_bytes
+from omniloom.data.plan.counts import check_at_least
 from omniloom.data.plan.lane import default_lanes
 from omniloom.errors import ConfigError
 
@@ -124,12 +125,6 @@ class WorkerConfig:
 
 _LEAST = {"num_workers": 0, "prefetch_factor": 1, "lanes": 1, "decode_threads": 0, "read_ahead_bytes": 0}
 """The least value of each setting that is a whole number, or ``None`` where that is allowed."""
-
-
-def check_at_least(least: int, name: str, value: int | None, *, where: str = "") -> None:
-    """Raise ConfigError where a setting is no whole number or is below ``least``; ``None`` is not looked at."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise ConfigError(f"{where}{name}={value!r} found; a whole number of at least {least} expected")
 
 
 def running_distributed() -> Any:

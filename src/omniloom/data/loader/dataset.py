@@ -15,6 +15,7 @@ from omniloom.data.pipeline.group import Group
 from omniloom.data.pipeline.iter_map import IterMap
 from omniloom.data.pipeline.make import Make, make_of
 from omniloom.data.pipeline.pack import MOST_WAITING, Pack
+from omniloom.data.plan.counts import check_at_least
 from omniloom.data.plan.in_order import InOrder
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
@@ -49,6 +50,9 @@ class Dataset:
     user_code: bool = False
     paths: tuple[str, ...] = ()
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(0, "virtual_epoch_length", self.virtual_epoch_length)
 
     def __iter__(self) -> Iterator[Any]:
         from omniloom.data.loader.loader import Loader  # noqa: PLC0415 - the loader is built of data sets

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omniloom.data.loader import collective, state_tensors
-from omniloom.data.loader.config import check_at_least
 from omniloom.data.loader.dataset import Dataset
 from omniloom.data.loader.engine import Engine, make_engine
 from omniloom.data.loader.pads import PadMaker
@@ -21,6 +20,7 @@ from omniloom.data.pipeline.make import make_of
 from omniloom.data.pipeline.restore import renumbered, restore
 from omniloom.data.pipeline.running import Work, at_work
 from omniloom.data.pipeline.seeding import caller_random_state
+from omniloom.data.plan.counts import check_at_least
 from omniloom.data.plan.lane import Lane, rank_lanes
 from omniloom.data.plan.plan import Plan
 from omniloom.data.plan.rebase import rebase_lane

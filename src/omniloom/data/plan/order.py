@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from omniloom.data.plan.counts import check_at_least
 from omniloom.data.plan.lane import Deal
 from omniloom.data.plan.permute import Int64, Permutation, derive_key, hash_positions, mix_key
 
@@ -55,7 +56,16 @@ class Shuffle:
         parallel_shard_iters: int | None,
         shuffle_over_epochs_multiplier: int | None,
     ) -> Shuffle:
-        """Energon's four settings as runs and blocks; never a weaker shuffle than they ask for."""
+        """Energon's four settings as runs and blocks; never a weaker shuffle than they ask for.
+
+        Raises:
+            ConfigError: one of them cannot be.
+        """
+        check_at_least(0, "shuffle_buffer_size", shuffle_buffer_size)
+        check_at_least(0, "max_samples_per_sequence", max_samples_per_sequence)
+        check_at_least(0, "parallel_shard_iters", parallel_shard_iters)
+        if shuffle_over_epochs_multiplier != -1:
+            check_at_least(1, "shuffle_over_epochs_multiplier", shuffle_over_epochs_multiplier)
         if shuffle_over_epochs_multiplier is None:
             return cls(block_rows=max(1, shuffle_buffer_size or 1))
         parallel = RUNS_MIXED if parallel_shard_iters is None else parallel_shard_iters
