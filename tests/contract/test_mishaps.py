@@ -33,7 +33,7 @@ from omniloom.data.pipeline.pack import Pack
 from omniloom.data.plan.lane import Lane
 from omniloom.data.plan.plan import Leaf, Plan
 from omniloom.data.sample import RawSample, SampleKey, first_sample
-from omniloom.errors import ConfigError, FatalSampleError, StateError
+from omniloom.errors import ConfigError, FatalSampleError, SkipSample, StateError
 from tests.contract.numbers_leaf import Deadly, numbers, take
 
 ONCE = Plan((Leaf("a", 30, passes=1),))
@@ -258,6 +258,24 @@ def test_a_pack_that_kills_its_worker_twice_is_left_alone_and_counted() -> None:
     assert given == [*range(4), *range(8, 30)]
     assert stats["datasets"]["a"]["skipped"] == {"killed-worker": 4}
     assert len(stats["worker_deaths"]) == 2
+
+
+def no_seven(number: int) -> int:
+    if number == 7:
+        raise SkipSample("seven")
+    return number
+
+
+def test_what_is_left_out_on_the_way_back_is_told_of_apart() -> None:
+    pipeline = Pack(Make(ONCE, (Plain(),), encode=no_seven), 8, quads, list)
+    dataset = Dataset(pipeline, ONCE, WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1), None, user_code=True)
+    first, second = Loader(dataset), Loader(dataset)
+    assert next(iter(first)) == [0, 1, 2, 3]
+    assert first.stats()["datasets"]["a"]["skipped"] == {"seven": 1}
+    second.restore_state_rank(first.save_state_rank())  # the window of rows 0 to 8 is read again
+    assert next(iter(second)) == [4, 5, 6, 8]
+    assert second.stats()["datasets"]["a"]["skipped"] == {}
+    assert second.stats()["datasets"]["a"]["skipped_again"] == {"seven": 1}
 
 
 def hidden(function: Callable[..., Any]) -> Callable[..., Any]:

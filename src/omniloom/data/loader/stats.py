@@ -35,8 +35,8 @@ class LoaderStats:
     def to_plain(self, leaf_names: Sequence[str]) -> dict[str, Any]:
         """The counts as plain values, by leaf name."""
         datasets = {}
-        for dataset, tally in sorted(self.leaves.items()):
-            again = self.remade.get(dataset, LeafTally())
+        for dataset in sorted(self.leaves.keys() | self.remade.keys()):
+            tally, again = (counts.get(dataset, LeafTally()) for counts in (self.leaves, self.remade))
             datasets[leaf_names[dataset]] = {
                 "read": tally.read,
                 "read_bytes": tally.read_bytes,
@@ -45,5 +45,6 @@ class LoaderStats:
                 **({"store": dict(tally.store)} if tally.store else {}),
                 "read_again": again.read,
                 "read_again_bytes": again.read_bytes,
+                **({"skipped_again": dict(again.skipped)} if again.skipped else {}),
             }
         return {"batches": self.batches, "seconds_waited": self.seconds_waited, "datasets": datasets}
