@@ -165,7 +165,13 @@ def test_benchmarks_are_scored_while_training(
     lost = json.loads((tmp_path / "run/benchmarks/inference/step-00000025.json").read_text())
     assert (lost["counts"]["missing"], lost["complete"]) == (1, False)
     assert "item 7 is left out" in caplog.text
-    # What cannot be read is told before the first step.
-    wrong = f"evaluation.benchmarks={{ai2d: {{truth: {work}/none.json}}}}"
-    assert run(["train", str(tmp_path / "scored.yaml"), "--set", wrong, "--set", f"folder={tmp_path}/other"]) == 1
-    assert "none.json: there is no such file" in capsys.readouterr().err
+    # What cannot be read or scored is told before the first step.
+    (work / "secret.json").write_text(json.dumps([row | {"answer": ""} for row in rows]))
+    for wrong, message in (
+        (f"truth: {work}/none.json", "none.json: there is no such file"),
+        (f"truth: {work}/test.json, variant: megatron", "variant 'megatron' found; one of published"),
+        (f"truth: {work}/secret.json", "nothing tells what is right for"),
+    ):
+        setting = f"evaluation.benchmarks={{ai2d: {{{wrong}, {images}}}}}"
+        assert run(["train", str(tmp_path / "scored.yaml"), "--set", setting, "--set", f"folder={tmp_path}/other"]) == 1
+        assert message in capsys.readouterr().err

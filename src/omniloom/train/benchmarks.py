@@ -18,7 +18,7 @@ from omniloom.errors import ConfigError, OmniloomError, SampleError
 from omniloom.evaluate.answer import Answer
 from omniloom.evaluate.data_sets import is_data_set, read_data_set
 from omniloom.evaluate.pictures import Pictures
-from omniloom.evaluate.result import Result, evaluate
+from omniloom.evaluate.result import Result, check_truth, checked, evaluate
 from omniloom.evaluate.task import Item, Task
 from omniloom.evaluate.tasks import find_task
 from omniloom.generate.decoding import generate
@@ -164,6 +164,8 @@ class _Asked:
         truth = Path(config.truth)
         items = read_data_set(truth) if is_data_set(truth) else self.task.read(truth)
         self._whole, self._items = len(items), items[: config.items]
+        checked(self.task, self._items, config.variant)  # before anything is trained
+        check_truth(self.task, self._items)
         folder = truth if truth.is_dir() else truth.parent
         self._pictures = Pictures(Path(config.images or folder), num_frames=config.num_frames)
 
