@@ -356,6 +356,16 @@ def test_answers_in_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told("textvqa", truth, capsys, tmp_path / "run[1]", code=1)["counts"]["answered"] == 1
 
 
+def test_parts_of_which_some_are_in_gzip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = benchmark(tmp_path)
+    (tmp_path / "said").mkdir()
+    lines = [json.dumps({"question_id": n, "answer": right}).encode() + b"\n" for n, right in enumerate(RIGHT)]
+    (tmp_path / "said/part-0.jsonl").write_bytes(b"".join(lines[:2]))
+    (tmp_path / "said/part-1.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[2:])))
+    for answers in (tmp_path / "said", tmp_path / "said/part"):
+        assert told("textvqa", truth, capsys, answers)["scores"]["accuracy"] == 100.0
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -91,7 +91,7 @@ def _files(path: Path, task: Task) -> list[Path]:
         return [path]
     if path.is_dir():
         found = sorted(path.glob("*/output.json")) or _harness_log(path, task)
-        found = found or sorted(file for file in path.iterdir() if file.suffix == ".jsonl")
+        found = found or sorted(file for file in path.iterdir() if suffix_of(file) == ".jsonl")
     else:
         found = _of_prefix(path, task) if path.parent.is_dir() else []
         steps = {file.name.rpartition("-step=")[2] for file in found if "-step=" in file.name}
@@ -133,7 +133,7 @@ def _of_prefix(path: Path, task: Task) -> list[Path]:
     names = [task.name, *(theirs for theirs, ours in MEGATRON_NAMES.items() if ours == task.name)]
     beginning = escape(path.name)
     of_task = [file for name in names for file in path.parent.glob(f"{beginning}-{name}-dprank=*.jsonl")]
-    return sorted(of_task or path.parent.glob(f"{beginning}*.jsonl"))
+    return sorted(of_task or (file for file in path.parent.glob(f"{beginning}*") if suffix_of(file) == ".jsonl"))
 
 
 def _of_file(path: Path, *, task: Task) -> list[Answer]:
