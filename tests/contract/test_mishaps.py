@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -154,6 +155,24 @@ def test_a_loader_in_a_forked_process_goes_on_with_workers_of_its_own(workers: i
     assert (tmp_path / "child").read_text() == "True"
     assert take(loader, 4) == expected[2:]
     loader.close()
+
+
+FORKS = """
+import os, sys
+from tests.contract.numbers_leaf import Loader, numbers, take
+loader = Loader(numbers(num_workers=1))
+take(loader, 2)
+if (child := os.fork()) == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+print(len(take(loader, 2)), loader.stats()["worker_deaths"])
+"""
+
+
+def test_a_forked_process_that_ends_leaves_the_workers_alone() -> None:
+    command, root = [sys.executable, "-c", FORKS], Path(__file__).resolve().parents[2]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.stdout, ran.stderr) == ("2 []\n", "")
 
 
 def fails_to_start(number: int) -> None:

@@ -66,9 +66,6 @@ class InlineLanes:
             self._batches[lane_index] += 1
             return produced
 
-    def forget(self) -> None:
-        """Of the process that this one was forked from: there is nothing here to end."""
-
     def close(self) -> None:
         """Forget the lanes, and end the threads that decode ahead."""
         if self._watch is not None:

@@ -147,7 +147,6 @@ class Loader:
 
     def _started_engine(self) -> Engine:
         if self._engine is not None and self._engine_pid != os.getpid():  # workers and threads are a parent's
-            self._engine.forget()
             self._engine, self._running = None, False
         if self._engine is None:
             self._engine_pid = os.getpid()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import logging
+import os
 import select
 import weakref
 from collections import Counter, deque
@@ -102,6 +103,7 @@ class WorkerPool:
         self.deaths: list[str] = []
         self._poisoned: frozenset[SampleKey] = frozenset()
         self._finalizer = weakref.finalize(self, _close_all, self._workers)
+        _POOLS.add(self)
 
     def start(self, lanes: Sequence[Lane], batches: Mapping[int, int], states: Mapping[int, State]) -> None:
         """Begin, or begin anew elsewhere, at saved places of the lanes that have not ended.
@@ -295,6 +297,17 @@ class WorkerPool:
                 track.pending = 0
         self._turns = [(track.asked, index) for index, track in self._tracks.items() if not track.ended]
         heapq.heapify(self._turns)
+
+
+_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in _POOLS:
+        pool.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _discard(parcel: Parcel | None, worker: WorkerHandle) -> None:
