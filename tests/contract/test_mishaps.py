@@ -351,6 +351,23 @@ def test_an_error_of_user_code_is_not_taken_for_the_end_of_the_connection() -> N
         next(iter(loader))
 
 
+def fails_after_each_fifth(samples: Iterator[int]) -> Iterator[int]:
+    for sample in samples:
+        if sample % 10 == 3:
+            raise ValueError("before its result")
+        yield sample
+        if sample % 5 == 0:
+            raise ValueError("after its result")
+
+
+def test_a_sample_whose_result_has_gone_on_is_not_counted_as_lost() -> None:
+    desk = Desk(FaultPolicy(in_a_row=0))
+    given = [value for _, value in IterMap(ROWS, fails_after_each_fifth).open(Lane(0, 1), desk)]
+    assert given == [number for number in range(30) if number % 10 != 3]
+    tally = desk.tally.take()[0]
+    assert (tally.yielded, tally.skipped) == (27, {"ValueError": 3})
+
+
 def test_names_that_are_no_utf_8_are_put_into_quarantine(tmp_path: Path) -> None:
     class Odd(Plain):
         def origin(self, row: int) -> Origin:

@@ -7,7 +7,7 @@ a function whose results depend on the samples that it took since the result bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -109,7 +109,7 @@ class IterMapStream(Iterator[Item]):
         try:
             return key, self._stage.make(key)
         except Exception as error:
-            self._fail(error, key.samples)
+            self._fail(error, key.samples, lost=key.samples)
             return None
 
     def __next__(self) -> Item:
@@ -128,7 +128,7 @@ class IterMapStream(Iterator[Item]):
                     continue
                 return self._end()
             except Exception as error:
-                self._fail(error, tuple(self._fresh) or self._keys)
+                self._fail(error, tuple(self._fresh) or self._keys, lost=self._fresh)
                 self._begin()
                 continue
             self._faults.success()
@@ -162,10 +162,11 @@ class IterMapStream(Iterator[Item]):
             self._make.seeds.plant(key, ITER_MAP)  # type: ignore[arg-type]
             yield sample
 
-    def _fail(self, error: Exception, keys: tuple[SampleKey, ...]) -> None:
+    def _fail(self, error: Exception, keys: tuple[SampleKey, ...], *, lost: Sequence[SampleKey]) -> None:
+        """Deal with a failure at some samples; those of which a result has gone on are not lost."""
         if not keys:
             raise error
         origin = Origin(self._make.leaves[keys[0].dataset].name)
         reason = self._faults.failure(error, key=keys[0], call="iter_map_fn", origin=origin, sample=None)
-        for key in keys:
+        for key in lost:
             self._desk.tally.leaf(key.dataset).take_back(reason)
