@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from omniloom import Cooker, TarWriter, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 from omniloom.data.collate import batch_pad_stack, concat_pad
@@ -100,6 +101,19 @@ def test_values_of_several_dtypes_are_not_cut_to_that_of_the_first() -> None:
     for put_together in (batch_pad_stack, concat_pad):
         with pytest.raises(DatasetError, match="values of float64, int64 cannot become one"):
             put_together([whole, halves])
+
+
+def test_the_widest_of_one_kind_holds_all_values() -> None:
+    large = 2**40
+    for put_together in (batch_pad_stack, concat_pad):
+        whole = put_together([np.array([1], np.int32), np.array([large], np.int64)])
+        assert whole.dtype == np.int64
+        assert whole.ravel().tolist() == [1, large]
+        halves = put_together([torch.tensor([0.5], dtype=torch.bfloat16), torch.tensor([0.1], dtype=torch.float32)])
+        assert halves.dtype == torch.float32
+        assert halves.ravel().tolist() == [0.5, pytest.approx(0.1, abs=1e-8)]
+    with pytest.raises(DatasetError, match="values of int64, uint64 cannot become one"):
+        batch_pad_stack([np.array([1], np.int64), np.array([2**63], np.uint64)])  # numpy would make floats of them
 
 
 def test_a_plain_dict_with_a_lazy_one_has_its_values() -> None:

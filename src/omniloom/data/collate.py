@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,24 +29,24 @@ def batch_pad_stack(batch: Sequence[Any]) -> Any:
     """Stacked along a new first dimension, each in the leading corner of the largest extent, zeros beyond.
 
     Args:
-        batch: tensors (or arrays) with equally many dimensions, of one dtype.
+        batch: tensors (or arrays) with equally many dimensions, of one kind of dtype: the widest is the batch's.
 
     Raises:
-        DatasetError: numbers of dimensions, or dtypes, differ.
+        DatasetError: numbers of dimensions, or kinds of dtypes, differ.
     """
     first = batch[0]
-    _check_one_dtype(batch)
+    dtype = _common_dtype(batch)
     shapes = {tuple(value.shape) for value in batch}
     if len({len(shape) for shape in shapes}) > 1:
         raise DatasetError(f"values of {sorted(shapes)} cannot be stacked: their numbers of dimensions differ")
     extent = tuple(map(max, zip(*shapes, strict=True)))
     alike = len(shapes) == 1
     if isinstance(first, np.ndarray):
-        stacked: Any = (np.empty if alike else np.zeros)((len(batch), *extent), first.dtype)
+        stacked: Any = (np.empty if alike else np.zeros)((len(batch), *extent), dtype)
     else:
         torch = sys.modules["torch"]
         make = torch.empty if alike else torch.zeros
-        stacked = make((len(batch), *extent), dtype=first.dtype, device=first.device)
+        stacked = make((len(batch), *extent), dtype=dtype, device=first.device)
     for place, value in zip(stacked, batch, strict=True):
         place[tuple(map(slice, value.shape))] = value
     return stacked
@@ -55,16 +56,16 @@ def concat_pad(batch: Sequence[Any]) -> Any:
     """Concatenated along the first dimension; the others are padded with zeros to the largest extent.
 
     Raises:
-        DatasetError: dtypes differ.
+        DatasetError: kinds of dtypes differ.
     """
-    _check_one_dtype(batch)
+    dtype = _common_dtype(batch)
     rest = [max(extents) for extents in zip(*(tuple(value.shape[1:]) for value in batch), strict=True)]
     rows = sum(value.shape[0] for value in batch)
     first = batch[0]
     if isinstance(first, np.ndarray):
-        joined: Any = np.zeros((rows, *rest), first.dtype)
+        joined: Any = np.zeros((rows, *rest), dtype)
     else:
-        joined = sys.modules["torch"].zeros((rows, *rest), dtype=first.dtype, device=first.device)
+        joined = sys.modules["torch"].zeros((rows, *rest), dtype=dtype, device=first.device)
     start = 0
     for value in batch:
         joined[(slice(start, start + value.shape[0]), *map(slice, value.shape[1:]))] = value
@@ -72,13 +73,22 @@ def concat_pad(batch: Sequence[Any]) -> Any:
     return joined
 
 
-def _check_one_dtype(batch: Sequence[Any]) -> None:
-    """Values of another dtype would be rounded, or cut off, to that of the first."""
-    dtypes = {value.dtype for value in batch}
-    if len(dtypes) > 1:
-        raise DatasetError(
-            f"values of {', '.join(sorted(map(str, dtypes)))} cannot become one; give all of them one dtype"
-        )
+def _common_dtype(batch: Sequence[Any]) -> Any:
+    """The dtype that holds all values: the widest of one kind. Another kind would round them, or cut them off."""
+    dtypes = sorted({value.dtype for value in batch}, key=str)
+    if len(dtypes) == 1:
+        return dtypes[0]
+    promote: Any = np.promote_types if isinstance(batch[0], np.ndarray) else sys.modules["torch"].promote_types
+    common = functools.reduce(promote, dtypes)
+    if len({_kind(dtype) for dtype in (*dtypes, common)}) > 1:
+        raise DatasetError(f"values of {', '.join(map(str, dtypes))} cannot become one; give all of them one dtype")
+    return common
+
+
+def _kind(dtype: Any) -> str:
+    """Whole numbers, floating point, bool...: the name without its bits."""
+    name = str(dtype).removeprefix("torch.").rstrip("0123456789")
+    return {"uint": "int", "bfloat": "float"}.get(name, name)
 
 
 def generic_batch(batch: list[Any]) -> Any:
