@@ -368,7 +368,7 @@ def test_a_sample_whose_result_has_gone_on_is_not_counted_as_lost() -> None:
     assert (tally.yielded, tally.skipped) == (27, {"ValueError": 3})
 
 
-def test_names_that_are_no_utf_8_are_put_into_quarantine(tmp_path: Path) -> None:
+def test_names_that_are_no_utf_8_are_put_into_quarantine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Plain):
         def origin(self, row: int) -> Origin:
             return Origin("a", f"caf\udce9{row}", "shard.tar", (0, 512))
@@ -381,6 +381,8 @@ def test_names_that_are_no_utf_8_are_put_into_quarantine(tmp_path: Path) -> None
     lines = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text("utf-8").splitlines()]
     assert sorted(line["key"] for line in lines) == sorted(f"caf\udce9{row}" for row in range(30))
     assert {line["error"] for line in lines} == {f"ValueError: caf\udce9 {row} \ud83d" for row in range(30)}
+    assert "ValueError: caf\\udce9 0 \\ud83d" in caplog.text
+    assert caplog.text.encode("utf-8"), "what is logged can be written to a file"
 
 
 def test_a_saved_state_is_the_callers_own() -> None:

@@ -143,6 +143,7 @@ class FaultLine:
         """
         reason = reason_of(error)
         text = f"{call} failed: {type(error).__name__}: {error}\n  at {origin}, row {key.row}, epoch {key.epoch}"
+        text = text.encode("utf-8", "backslashreplace").decode()  # names that are no UTF-8 would break a log's file
         if isinstance(error, StoreAwayError):
             raise FatalSampleError(f"{text}\n  The store is at fault, not the sample.", reason=reason) from error
         if isinstance(error, PROGRAM_FAULTS):
