@@ -136,7 +136,7 @@ class MixOpener:
     def open_evaluation(self, flat: Flat) -> list[Leaf]:
         """The leaves for evaluation, in the order of the mix; one that comes twice is gone through twice."""
         leaves = self._open_all([(entry.ways, entry.name) for entry in _entries(flat.leaves, merge=False)])
-        _refuse_nothing(leaves)
+        _tell_of_nothing(leaves)
         return leaves
 
     def _open_all(self, asked: Sequence[tuple[tuple[FlatLeaf, ...], str]]) -> list[Leaf]:
@@ -211,15 +211,20 @@ class MixOpener:
 
 
 def _refuse_nothing(leaves: Sequence[Leaf]) -> None:
-    """Tell of data sets of which no row is left. Raises DatasetError where that is so of all."""
-    empty = [leaf for leaf in leaves if not len(leaf.rows)]
-    if empty and len(empty) == len(leaves):
+    """See that there is something to train on. Raises DatasetError where no row is left of any data set."""
+    if not any(len(leaf.rows) for leaf in leaves):
         raise DatasetError(
-            f"no sample can be drawn: no row is left of {', '.join(redacted(leaf.path) for leaf in empty)}. Subsets "
+            f"no sample can be drawn: no row is left of {', '.join(redacted(leaf.path) for leaf in leaves)}. Subsets "
             "may be too small for their data sets, or joins may find no partners."
         )
-    for leaf in empty:
-        logger.warning("%s: no row is left of it; the others go on without it", redacted(leaf.path))
+    _tell_of_nothing(leaves)
+
+
+def _tell_of_nothing(leaves: Sequence[Leaf]) -> None:
+    """Warn of data sets of which no row is left; a pass over nothing else gives nothing, as Energon's does."""
+    for leaf in leaves:
+        if not len(leaf.rows):
+            logger.warning("%s: no row is left of it", redacted(leaf.path))
 
 
 def _weighted(
