@@ -441,3 +441,28 @@ def test_values_of_a_state_come_back_as_they_were():
     assert found["array"].tolist() == [0, 1, 2]
     assert found[3] == (b"raw", {1, 2}, 0.5)
     assert isinstance(WorkerRng(workers()), Savable)
+
+
+class Same(BaseWrapperDataset):
+    """The values as they are."""
+
+    def __init__(self, dataset, worker_config):
+        super().__init__(dataset, worker_config=worker_config)
+
+    def __iter__(self):
+        yield from self.dataset
+
+
+def test_values_that_a_saved_place_cannot_name_do_not_wait_for_others(texts):
+    """A key is that of a sample or a pack: a batch, or a value of a shuffled block, would come back as another one."""
+    config = workers()
+    batches = Same(energon.BatchDataset(samples_of(texts, config), 2, list), config)
+    shuffled = energon.ShuffleBufferDataset(Same(samples_of(texts, config), config), 4)
+    for values in (batches, shuffled, Same(batches, config), energon.MapDataset(batches, list)):
+        with pytest.raises(omniloom.ConfigError, match=r"GroupBatchDataset: .* cannot wait for others"):
+            energon.GroupBatchDataset(values, 2, lambda value: (0, None), list)
+        assert energon.BatchDataset(values, 2, list) is not None  # nothing waits in it
+    with pytest.raises(omniloom.ConfigError, match=r"PackingDataset: .* cannot wait for others"):
+        energon.PackingDataset(shuffled, 4, lambda samples: [samples], list)
+    with pytest.raises(omniloom.ConfigError, match=r"IterMapDataset: .* cannot wait for others"):
+        energon.IterMapDataset(shuffled, iter)

@@ -33,7 +33,7 @@ def drawn(value: Any) -> list[Any]:
 
 
 def several(value: Any) -> Iterator[list[Any]]:
-    for part in range(len(str(text_of(value))) % 3):
+    for part in range(1 + len(str(text_of(value))) % 3):  # a lane without any value would be gone through for ever
         yield [text_of(value), part, random.random()]
 
 
@@ -170,4 +170,5 @@ def test_any_tower_of_wrappers_goes_on_from_any_step(folder: Path) -> None:
             again.restore_state_rank(states[step])
             assert list(run(again, len(whole) - step))[: len(whole) - step] == whole[step:], (names, step)
         towers += 1
+    print(f"{towers} towers of wrappers in {BUDGET_SECONDS:.0f} s")
     assert towers >= 1

@@ -97,8 +97,9 @@ class LocalArchive:
         self.path = path
         self.pread: Callable[[int, int], bytes] = partial(os.pread, descriptor)
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # os may be gone where the interpreter ends
+        if self._descriptor >= 0:
+            close(self._descriptor)
 
     def mark(self) -> FileMark:
         """Size and time of the last change."""

@@ -113,6 +113,8 @@ class GroupBatchDataset:
     ) -> Any:
         """The data set of batches; ``sample_group_key`` gives the group and its batch size, or ``None``."""
         source = _as_samples(_with_tensors(dataset))
+        if not _can_wait(source.pipeline):
+            raise ConfigError("GroupBatchDataset: " + _CANNOT_WAIT)
         calls: tuple[Call, ...] = (("batcher", BATCH, _tolerating(batcher, failure_tolerance)),)
         pipeline = Group(source.pipeline, sample_group_key, fixed_batch_size, calls, drop_last=drop_last)
         plan = _one_unit_a_lane(source) if not isinstance(source.pipeline, IterMap) else source.plan
@@ -139,6 +141,8 @@ class PackingDataset:
         ready = _with_tensors(dataset)
         if not _gives_samples(ready.pipeline):
             raise ConfigError("PackingDataset: packs are made of samples; batch, group and map what comes of it")
+        if not _can_wait(ready.pipeline):
+            raise ConfigError("PackingDataset: " + _CANNOT_WAIT)
         source: Any = ready.pipeline
         config, plan = ready.worker_config, ready.plan
         window = max(1, buffer_size * config.ranks // config.run_lanes)
@@ -275,6 +279,8 @@ class IterMapDataset:
         source = _as_samples(_with_tensors(dataset))
         if not _gives_samples(source.pipeline):
             raise ConfigError("IterMapDataset: a stream of samples expected; batch, pack and group what comes of it")
+        if not _can_wait(source.pipeline):
+            raise ConfigError("IterMapDataset: " + _CANNOT_WAIT)
         pipeline = IterMap(source.pipeline, iter_map_fn)
         return with_plan(replace(source, pipeline=pipeline, user_code=True), _one_unit_a_lane(source))
 
@@ -350,6 +356,18 @@ def _gives_samples(pipeline: Any) -> bool:
     if isinstance(pipeline, OwnStage):
         return all(map(_gives_samples, pipeline.inner))
     return isinstance(pipeline, Make)
+
+
+_CANNOT_WAIT = "values of a data set of your own that are batches or shuffled cannot wait for others; collect first"
+
+
+def _can_wait(pipeline: Any) -> bool:
+    """Whether a saved place can name a value that waits for others: by the one sample or pack that it is made of."""
+    while isinstance(pipeline, Map):
+        pipeline = pipeline.source
+    if isinstance(pipeline, OwnStage):
+        return not isinstance(pipeline.object_of_user, Shuffled) and all(map(_can_wait, pipeline.inner))
+    return not isinstance(pipeline, Batch | Group)
 
 
 def _one_for_one(function: Callable[..., Any], what: str) -> None:
