@@ -246,11 +246,11 @@ def test_a_sheet_with_rows_of_other_lengths(tmp_path: Path, capsys: pytest.Captu
     ("name", "content", "message"),
     [
         ("a.xlsx", b"PK\x03\x04 cut off", "no sheet of Excel"),
-        ("a.xlsx.gz", gzip.compress(b"x"), "no sheet of Excel"),
+        ("a.xlsx.gz", gzip.compress(b"x", mtime=0), "no sheet of Excel"),
         ("a.parquet", b"PAR1 cut off", "no Parquet"),
         ("a.json", b"[" * 100_000, "is not JSON"),
         ("a.jsonl", b'{"a":' * 100_000, "line 1 is not JSON"),
-        ("a.jsonl.gz", gzip.compress(b'{"question_id": 0}')[:-9], "cannot be unpacked"),
+        ("a.jsonl.gz", gzip.compress(b'{"question_id": 0}', mtime=0)[:-9], "cannot be unpacked"),
     ],
 )
 def test_files_that_are_broken(
