@@ -147,6 +147,11 @@ class Shuffled(BaseWrapperDataset[Any, Any]):
         self.block = self.given = 0  # the running block, and how many of its values were given
         self._before: Any = None  # state of the data set where it began
 
+    @property
+    def takes_again(self) -> bool:
+        """Whether the running block, of which some was given, is yet to be taken again."""
+        return self.given > 0
+
     def __iter__(self) -> Iterator[Any]:
         values = iter(self.dataset)
         while True:

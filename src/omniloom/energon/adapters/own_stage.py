@@ -278,6 +278,7 @@ class OwnStream(Iterator[Item]):
         self._given = 0  # values of the running one
         self._is_over = False
         self._fresh: list[ItemKey] = []  # taken since the last value
+        self._takes_again = False  # what the next value is made of was taken before the saved place
         self._key: ItemKey = SampleKey(stage.first_leaf, 0, 0)
         self._object, self._lives = stage.object(lane, desk, self._took)
         self._values: Iterator[Any] | None = None
@@ -296,6 +297,7 @@ class OwnStream(Iterator[Item]):
         self._object.restore_state(of_plain(state["own"]))
         self._pass, self._given = state["passes"], state["given"]
         self._values, self._fresh, self._is_over = None, [], state.get("over", False)
+        self._takes_again = bool(getattr(self._object, "takes_again", False))
         if "key" in state:
             self._key = key_of(state["key"], leaves=len(self._stage.leaves))  # type: ignore[assignment]
 
@@ -333,7 +335,8 @@ class OwnStream(Iterator[Item]):
 
     def _key_of(self, value: Any) -> ItemKey:
         """What a value was made of: by its own restore key where it has one of ours, else what was taken for it."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self._fresh = ([] if self._takes_again else self._fresh), []
+        self._takes_again = False
         if not self._has_within:
             return SampleKey(self._stage.first_leaf, self._pass, self._given - 1)
         known = value.get("__restore_key__") if isinstance(value, dict) else getattr(value, "__restore_key__", None)
