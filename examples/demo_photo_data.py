@@ -3,6 +3,10 @@
 The captions are a CSV with the columns ``image`` and ``caption``, as Flickr8k's, several lines a photo. Photos are
 dealt by one fixed draw: 200 for the test, 100 for trying settings, the others for training. Where the test is scored,
 the 100 are trained on as well, with the settings that were found by them; nothing of the test ever is.
+
+Captions of photos that one does not have (*texts*) may come with them, in the same form or in Flickr8k's own: a line
+is ``NAME.jpg#0``, a tab, the caption. Those of photos that one has are left out, and so is each that reads as one of a
+photo that is scored.
 """
 
 from __future__ import annotations
@@ -11,17 +15,18 @@ import csv
 import json
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from PIL import Image
+import numpy as np
+from torch import Tensor
 
 PROMPT = "Give a brief description of this image in one sentence."
 Part = Literal["test", "validation"]
 TEST_PHOTOS, VALIDATION_PHOTOS = 200, 100
-LONGEST_SIDE = 320  # pixels; the tower sees 224
+RARE = 4  # words that come less often are unknown, where there are texts
 CONSTANTS = ("a dog is running through the grass", "a man in a red shirt is standing in front of a building")
 
 
@@ -35,10 +40,7 @@ class Photos:
 
     def __init__(self, folder: Path, captions: Path) -> None:
         self.folder = folder
-        self.captions: dict[str, list[str]] = defaultdict(list)
-        with captions.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                self.captions[row["image"].strip()].append(row["caption"].strip())
+        self.captions = read_captions(captions)
         names = sorted(self.captions)
         random.Random(0).shuffle(names)
         self.test = names[:TEST_PHOTOS]
@@ -55,9 +57,32 @@ class Photos:
         """The photos that are trained on where a part is scored by others."""
         return [*self.validation, *self._others] if part == "test" else self._others
 
-    def texts(self, names: Iterable[str]) -> list[str]:
-        """All captions of some photos."""
-        return [plain(caption) for name in names for caption in self.captions[name]]
+    def texts(self, names: Iterable[str]) -> list[list[str]]:
+        """The captions of some photos, in plain words."""
+        return [[plain(caption) for caption in self.captions[name]] for name in names]
+
+    def texts_of_others(self, path: Path, part: Part) -> list[list[str]]:
+        """Captions of photos that are not here, in plain words; none that reads as one of a photo that is scored."""
+        apart = {plain(text) for name in (*self.test, *self.scored(part)) for text in self.captions[name]}
+        others = (texts for name, texts in read_captions(path).items() if name not in self.captions)
+        kept = ([text for text in map(plain, texts) if text and text not in apart] for texts in others)
+        return [texts for texts in kept if texts]
+
+
+def read_captions(path: Path) -> dict[str, list[str]]:
+    """The captions of each photo: of a CSV with ``image`` and ``caption``, or of lines ``NAME#0``, tab, caption."""
+    captions: dict[str, list[str]] = defaultdict(list)
+    with path.open(newline="", encoding="utf-8") as file:
+        if "\t" in file.readline():
+            file.seek(0)
+            for line in file:
+                name, _, caption = line.rstrip("\n").partition("\t")
+                captions[name.partition("#")[0]].append(caption.strip())
+        else:
+            file.seek(0)
+            for row in csv.DictReader(file):
+                captions[row["image"].strip()].append(row["caption"].strip())
+    return captions
 
 
 def plain(caption: str) -> str:
@@ -65,26 +90,38 @@ def plain(caption: str) -> str:
     return " ".join(re.findall(r"[a-z0-9]+(?:'[a-z]+)?", caption.lower()))
 
 
-def vocabulary(texts: Iterable[str]) -> list[str]:
-    """The words of captions and of the prompt: all of them, for a model that knows an unknown word says it, too."""
-    return sorted({piece for text in (*texts, PROMPT.lower()) for piece in _pieces(text)})
+def vocabulary(captions: Iterable[Sequence[str]], *, least: int) -> set[str]:
+    """The words that come so often at least, and those of the prompt."""
+    counts = Counter(word for texts in captions for text in texts for word in _pieces(text))
+    return {word for word, count in counts.items() if count >= least} | set(_pieces(PROMPT.lower()))
 
 
-def write_photos(folder: Path, photos: Photos, learned: Iterable[str]) -> None:
-    """``train.json`` and ``images/``: each photo, smaller, with all captions."""
-    images = folder / "images"
-    images.mkdir(parents=True, exist_ok=True)
+def write_features(
+    folder: Path, features: Tensor, captions: Sequence[Sequence[str]], *, known: set[str], name: str
+) -> None:
+    """``NAME.json`` and a folder of features: each row with all captions of its photo, of which every word is known.
+
+    Args:
+        folder: where to.
+        features: (photos, rows, features), each row one token of a photo.
+        captions: of each photo.
+        known: words.
+        name: of what is written.
+    """
+    (folder / name).mkdir(parents=True)
     entries = []
-    for name in learned:
-        with Image.open(photos.folder / name) as opened:
-            image = opened.convert("RGB")
-        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        file = f"{Path(name).stem}.jpg"
-        image.save(images / file, quality=90)
-        talk = [turn for caption in photos.captions[name] for turn in _talk(plain(caption))]
+    for photo, (rows, texts) in enumerate(zip(features.half().numpy(), captions, strict=True)):
+        said = [text for text in texts if known.issuperset(_pieces(text))]
+        if not said:
+            continue
+        talk = [turn for text in said for turn in _talk(text)]
         talk[0]["value"] = f"<image>\n{talk[0]['value']}"
-        entries.append({"id": Path(file).stem, "image": file, "conversations": talk})
-    (folder / "train.json").write_text(json.dumps(entries))
+        for number, row in enumerate(rows):
+            file = f"{photo:05}-{number}.npy"
+            np.save(folder / name / file, row[None])
+            entries.append({"id": f"{photo:05}-{number}", "image": file, "conversations": talk})
+    random.Random(0).shuffle(entries)
+    (folder / f"{name}.json").write_text(json.dumps(entries))
 
 
 def write_truth(folder: Path, photos: Photos, part: Sequence[str]) -> None:

@@ -35,10 +35,11 @@ def tiny_llava(seed: int = 0) -> Llava:
     return model
 
 
-def packed_batch(number: int, *, documents: int = 2) -> Any:
+def packed_batch(number: int, *, documents: int = 2, features: bool = False) -> Any:
     """A batch of some documents; the first has an image, unless the number is a multiple of three.
 
-    Of the documents from the third on each second one has an image, of odd and of even numbers in turn.
+    Of the documents from the third on each second one has an image, of odd and of even numbers in turn. With `features`
+    images come as what a tower has made of them.
     """
     draw = torch.Generator().manual_seed(number)
     ids, labels, lengths, images = [], [], [], []
@@ -47,7 +48,7 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
         row = torch.randint(0, 62, (length,), generator=draw)
         if (index == 0 and number % 3) or (index > 1 and (number + index) % 2):
             row[1:5] = CONFIG.image_token_id
-            images.append(torch.randn(3, 8, 8, generator=draw))
+            images.append(torch.randn(*((4, 16) if features else (3, 8, 8)), generator=draw))
         target = torch.full_like(row, -100)
         target[5:-1] = row[6:]
         ids.append(row)
@@ -69,8 +70,8 @@ def packed_batch(number: int, *, documents: int = 2) -> Any:
 class TinyLoader:
     """Rank ``r`` of ``R`` gives the batches ``r, r + R, ...``, for ever."""
 
-    def __init__(self, *, rank: int = 0, ranks: int = 1, documents: int = 2) -> None:
-        self.rank, self.ranks, self.taken, self.documents = rank, ranks, 0, documents
+    def __init__(self, *, rank: int = 0, ranks: int = 1, documents: int = 2, features: bool = False) -> None:
+        self.rank, self.ranks, self.taken, self.documents, self.features = rank, ranks, 0, documents, features
 
     def __iter__(self) -> TinyLoader:
         return self
@@ -78,7 +79,7 @@ class TinyLoader:
     def __next__(self) -> Any:
         number = self.taken * self.ranks + self.rank
         self.taken += 1
-        return packed_batch(number, documents=self.documents)
+        return packed_batch(number, documents=self.documents, features=self.features)
 
     def save_state_rank(self) -> dict[str, Any]:
         return {"taken_by_all": self.taken * self.ranks}

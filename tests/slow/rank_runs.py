@@ -77,6 +77,7 @@ def one_run(
     parts: Mapping[str, Mapping[str, Any]],
     steps: int = 3,
     validate: bool = False,
+    features: bool = False,
 ) -> Mapping[str, Any]:
     """Train the tiny model on a global batch of eight packs a step.
 
@@ -87,6 +88,7 @@ def one_run(
         parts: settings of `PartConfig` by part.
         steps: of the run.
         validate: also take the loss of held-out batches, of another number on each rank, at the end.
+        features: images come as what a tower has made of them.
     """
     torch.manual_seed(0)
     tiny.CONFIG = replace(tiny.CONFIG, language=replace(tiny.LANGUAGE, **language))
@@ -99,9 +101,8 @@ def one_run(
     add_dropout(model, dropout_of(settings))
     model = parallelize(model, config, ranks).to_empty(device="cpu")
     read = fill(model)
-    own: Any = (
-        tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, documents=DOCUMENTS) if ranks.loads else None
-    )
+    kind: dict[str, Any] = {"documents": DOCUMENTS, "features": features}
+    own: Any = tiny.TinyLoader(rank=ranks.data_rank, ranks=ranks.data_ranks, **kind) if ranks.loads else None
     if own is not None and ranks.data is not None and config.balance == "ranks":
         packs = GLOBAL_BATCH // ranks.data_ranks
         own = BalancedLoader(own, micro_batches=packs, cost=cost_of, group=ranks.data, across_ranks=True)
@@ -126,7 +127,7 @@ def one_run(
     if validate:
         number, first = GLOBAL_BATCH // ranks.data_ranks, 100 + ranks.data_rank
         batches = [
-            PackedMicroBatch.of(tiny.packed_batch(first + index * ranks.data_ranks, documents=DOCUMENTS), CPU)
+            PackedMicroBatch.of(tiny.packed_batch(first + index * ranks.data_ranks, **kind), CPU)
             for index in range(number)
         ]
         told["validation"] = mean_loss(model, batches, group=ranks.data)

@@ -26,6 +26,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "stage-one": {"language": DEEP, "parts": STAGE_ONE},
     "lora": {"language": DEEP, "parts": LORA},
     "dropout": {"parts": DROPOUT},
+    "features": {"features": True, "language": DEEP},
     "lora-few": {"language": FEW_HEADS, "parts": LORA},
 }
 EVERY_LAYER = {"language_model": 1, "vision_tower": 1}
@@ -72,6 +73,10 @@ def test_two_ranks(tmp_path: Path, alone: dict[str, Any]) -> None:
         ("plain", {}),
         ("plain", {"balance": "ranks"}),
         ("plain", {"tensor": 2}),
+        ("features", {}),
+        ("features", {"balance": "ranks"}),
+        ("features", {"tensor": 2, "tower": "dealt"}),
+        ("features", {"context": 2}),
         ("plain", {"tensor": 2, "tower": "dealt"}),
         ("plain", {"tensor": 2, "sequence": True, "pad_tokens": 16}),
         ("tied", {"tensor": 2, "sequence": True, "recompute": EVERY_LAYER}),
@@ -79,6 +84,7 @@ def test_two_ranks(tmp_path: Path, alone: dict[str, Any]) -> None:
         ("plain", {"context": 2, "context_form": "gather"}),
         ("few", {"context": 2, "tower": "dealt"}),
         ("few", {"context": 2, "context_form": "gather", "recompute": EVERY_LAYER}),
+        ("features", {"pipeline": 2}),
         ("deep", {"pipeline": 2}),
         ("deep", {"pipeline": 2, "pipeline_chunks": 2, "recompute": EVERY_LAYER}),
         ("tied", {"pipeline": 2}),

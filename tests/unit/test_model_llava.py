@@ -265,7 +265,7 @@ def test_images_of_several_sizes_in_one_batch() -> None:
         (15, torch.zeros(1, 3, 16, 16), "16 image features for 15 placeholders"),
         (16, torch.zeros(2, 3, 16, 16), "32 image features for 16 placeholders"),
         (16, None, "16 placeholders .id -200., but no images"),
-        (16, torch.zeros(3, 16, 16), r"images of shape \(3, 16, 16\)"),
+        (16, torch.zeros(3, 16, 24), r"images of shape \(3, 16, 24\)"),
         (16, torch.zeros(1, 1, 16, 16), r"images of shape \(1, 1, 16, 16\)"),
     ],
 )
@@ -302,7 +302,7 @@ def test_configs_that_do_not_fit(fields: dict[str, Any], message: str) -> None:
 
 def test_class_tokens_have_no_place_among_folded_squares() -> None:
     folded = ProjectorConfig(input_dim=16, output_dim=32, reduction="pixel_shuffle")
-    with pytest.raises(ConfigError, match="a class token has not the features of a folded square"):
+    with pytest.raises(ConfigError, match="keep_class_token with pixel_shuffle: a class token has fewer features"):
         small(projector=folded, keep_class_token=True)
     with pytest.raises(ConfigError, match="3x4 patches"):
         small(projector=folded).image_tokens(12, 16)

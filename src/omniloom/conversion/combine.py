@@ -41,7 +41,8 @@ def combine(
             through its MLP's width, ``linear`` one map.
         projector_hidden_dim: width between the maps, where it is another one.
         projector_norm: norm of what goes into the projector, as Megatron has it for most language models.
-        reduction: ``pixel_shuffle`` folds a square of patches into one token, ``pool`` takes their mean.
+        reduction: ``pixel_shuffle`` folds a square of patches into one token, ``pool`` takes their mean; ``summary``
+            makes one token of the class token and the mean of all patches, as DINOv2's linear classifiers do.
         reduction_factor: patches on a side of that square.
         norm_features: apply the tower's last norm to its features. DINOv2 wants it: a few of its raw features are so
             large that the others are lost beside them.

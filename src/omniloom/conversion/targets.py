@@ -233,12 +233,15 @@ def _vision_args(config: Config) -> dict[str, Any]:
 
 
 def _told_about_features(config: Config) -> tuple[str, ...]:
-    if not isinstance(config, LlavaConfig) or config.feature_layers in {(-1,), (config.vision.num_layers,)}:
+    if not isinstance(config, LlavaConfig):
         return ()
-    return (
-        f"Megatron takes the tower's last layer; this model takes {config.feature_layers}. Its weights are written as "
-        "they are, but Megatron computes other features from them.",
-    )
+    told = []
+    if config.feature_layers not in {(-1,), (config.vision.num_layers,)}:
+        told.append(f"Megatron takes the tower's last layer; this model takes {config.feature_layers}.")
+    if config.projector.reduction not in ("none", "pixel_shuffle"):
+        told.append(f"Megatron keeps or folds patches; this model's reduction is {config.projector.reduction}.")
+    written = "Its weights are written as they are, but Megatron computes other features from them."
+    return tuple(f"{one} {written}" for one in told)
 
 
 def _with_leftover(target: Target, leftover: Source) -> Target:

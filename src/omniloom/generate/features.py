@@ -13,7 +13,6 @@ from torch import Tensor
 from omniloom.errors import InputError
 from omniloom.model.decoder import LanguageModel
 from omniloom.model.llava import Images, Llava, ShownTiles
-from omniloom.model.vision import CHANNELS
 
 
 class Embedded(NamedTuple):
@@ -52,9 +51,7 @@ def embed_prompts(
     groups = [images] if isinstance(images, Tensor) else list(images or ())
     if not any(len(group) for group in groups):
         return Embedded(model.embed(input_ids, visit_tower=False), names)
-    wrong = [tuple(group.shape) for group in groups if group.dim() != 4 or group.shape[1] != CHANNELS]
-    if wrong:
-        raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
+    groups = model.groups(groups)
     places = (names == model.config.image_token_id).nonzero()[:, 0]
     features, numbers = _of_groups(model, groups, device)
     if shown is not None:
@@ -77,8 +74,6 @@ def _of_groups(model: Llava, groups: Sequence[Tensor], device: torch.device) -> 
     features, numbers = [], []
     before = 0
     for tiles in groups:
-        if not len(tiles):
-            continue
         firsts, same_as = different_tiles(tiles) if tiles.device.type == "cpu" else _all_of(tiles)
         computed = model.image_features([tiles[firsts].to(device)])
         each = len(computed) // len(firsts)

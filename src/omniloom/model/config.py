@@ -12,7 +12,7 @@ from typing import Literal
 from omniloom.errors import ConfigError
 
 Norm = Literal["layer", "rms"]
-Reduction = Literal["none", "pixel_shuffle", "pool"]
+Reduction = Literal["none", "pixel_shuffle", "pool", "summary"]
 Positions = Literal["bicubic", "bicubic_antialias", "bilinear_antialias", "cropped"]
 
 
@@ -189,7 +189,8 @@ class ProjectorConfig:
         activation: between the linear maps.
         norm: norm of the inputs, or ``None``.
         reduction: ``pixel_shuffle`` folds `factor` x `factor` neighbours into one token of as many times the
-            features, ``pool`` takes their mean, ``none`` keeps every token.
+            features, ``pool`` takes their mean, ``summary`` puts the class token beside the mean of all patches, which
+            is one token of twice the features, ``none`` keeps every token.
     """
 
     input_dim: int
@@ -205,7 +206,8 @@ class ProjectorConfig:
     @property
     def reduced_dim(self) -> int:
         """Features of a token after the reduction."""
-        return self.input_dim * self.factor**2 if self.reduction == "pixel_shuffle" else self.input_dim
+        widened = {"pixel_shuffle": self.factor**2, "summary": 2}
+        return self.input_dim * widened.get(self.reduction, 1)
 
     def tokens(self, rows: int, columns: int) -> int:
         """Number of tokens that a grid of features becomes.
@@ -215,6 +217,8 @@ class ProjectorConfig:
         """
         if self.reduction == "none":
             return rows * columns
+        if self.reduction == "summary":
+            return 1
         if rows % self.factor or columns % self.factor:
             raise ConfigError(
                 f"{self.reduction} folds {self.factor}x{self.factor} neighbours, but the image has {rows}x{columns} "
@@ -252,11 +256,13 @@ class LlavaConfig:
                 f"feature_layers {self.feature_layers}: a tower of {depth} layers has {-depth - 1} to {depth}. "
                 "Use (-2,) as LLaVA does, or (-1,) as Megatron does."
             )
-        if self.kept_prefix_tokens and self.projector.reduction == "pixel_shuffle":
+        if self.kept_prefix_tokens and self.projector.reduction in ("pixel_shuffle", "summary"):
             raise ConfigError(
-                "keep_class_token with pixel_shuffle: a class token has not the features of a folded square. "
-                "Leave one of both out, or pool."
+                f"keep_class_token with {self.projector.reduction}: a class token has fewer features than what is made "
+                "of the patches. Leave one of both out, or pool."
             )
+        if self.projector.reduction == "summary" and not self.vision.class_tokens:
+            raise ConfigError(f"summary: {self.vision.family} has no class token. Pool the patches instead.")
         if self.norm_features and not self.vision.post_norm:
             raise ConfigError(f"norm_features: {self.vision.family} has no last norm. Set norm_features to false.")
         joined = self.vision.dim * len(self.feature_layers)

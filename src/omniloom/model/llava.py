@@ -29,7 +29,7 @@ class ShownTiles:
     """Tiles of which some have several places: each is seen by the tower once, however many documents show it.
 
     Attributes:
-        tiles: float (tiles, 3, height, width), each another.
+        tiles: float (tiles, 3, height, width), each another; or the features of tiles, see `Llava.seen`.
         shown: int64 (places,), which of them stands at each place of a tile, in order.
     """
 
@@ -66,8 +66,9 @@ class Llava(nn.Module):
         Args:
             input_ids: tokens of all documents, one after another.
             documents: where the documents lie.
-            images: tiles ``[tiles, 3, height, width]`` in the order of their placeholders, or a sequence of such
-                tensors where sizes differ, or `ShownTiles` where some come several times, or ``None``.
+            images: tiles ``[tiles, 3, height, width]`` in the order of their placeholders, or what `seen` gave of them
+                ``[tiles, tokens, features]``, or a sequence of such tensors where sizes differ, or `ShownTiles` where
+                some come several times, or ``None``.
             image_positions: where `input_ids` has placeholders, in order, if the caller knows: on an accelerator
                 this spares a wait for the device.
 
@@ -133,15 +134,18 @@ class Llava(nn.Module):
 
         Without images, a black tile of the smallest size is seen and none of its features is placed: its gradient is
         exactly zero, and the ranks that share the tower's weights all come through the same collectives (if all
-        images of a batch are of one size). Where no rank waits for another, `visit_tower=False` spares that.
+        images of a batch are of one size). So it is with features that were made beforehand. Where no rank waits for
+        another, `visit_tower=False` spares that.
         """
         if image_positions is None:
             image_positions = (input_ids == self.config.image_token_id).nonzero()[:, 0]
         shown = images.shown if isinstance(images, ShownTiles) else None
-        groups = _groups(images.tiles if isinstance(images, ShownTiles) else images)
+        groups = self.groups(images.tiles if isinstance(images, ShownTiles) else images)
         if not groups and not visit_tower and not len(image_positions):
             return self.language_model.embed(input_ids)
         features = self.image_features(groups or [self._black_tile()])
+        if groups and visit_tower and all(_made_beforehand(group) for group in groups):
+            features = features + 0 * self.seen(self._black_tile()).sum()
         if groups and shown is not None:
             features = features.reshape(len(groups[0]), -1, features.shape[-1])[shown].flatten(0, 1)
         if groups and len(features) != len(image_positions):
@@ -159,8 +163,27 @@ class Llava(nn.Module):
         return embeddings.index_put((image_positions,), features[: len(image_positions)].to(embeddings.dtype))
 
     def image_features(self, images: Sequence[Tensor]) -> Float[Tensor, "features dim"]:
-        """What the language model gets of images: one row a placeholder, in order."""
-        return torch.cat([self.projector.map(self.seen(group)).flatten(0, 1) for group in images])
+        """What the language model gets of images, or of their features: one row a placeholder, in order."""
+        seen = (group if _made_beforehand(group) else self.seen(group) for group in images)
+        return torch.cat([self.projector.map(features).flatten(0, 1) for features in seen])
+
+    def groups(self, images: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
+        """Tiles by size, or features of tiles, without empty groups.
+
+        Raises:
+            InputError: a group is neither ``[tiles, 3, height, width]`` nor ``[tiles, tokens, features]``.
+        """
+        if images is None:
+            return []
+        groups = [images] if isinstance(images, Tensor) else list(images)
+        width = self.config.projector.reduced_dim
+        for group in groups:
+            if group.shape[-1] != width if _made_beforehand(group) else group.dim() != 4 or group.shape[1] != CHANNELS:
+                raise InputError(
+                    f"images of shape {tuple(group.shape)}; expected [tiles, {CHANNELS}, height, width], or features "
+                    f"[tiles, tokens, {width}]."
+                )
+        return [group for group in groups if len(group)]
 
     def seen(self, tiles: Float[Tensor, "tiles 3 height width"]) -> Float[Tensor, "tiles tokens features"]:
         """What the projector's maps are given of tiles of one size: it changes only where the tower learns."""
@@ -170,6 +193,8 @@ class Llava(nn.Module):
         features = self.vision_tower(tiles, feature_layers=config.feature_layers, norm_features=config.norm_features)
         first, patches = features.tensor_split([config.vision.prefix_tokens], dim=1)
         reduced = self.projector.reduce(patches, rows=rows, columns=columns)
+        if config.projector.reduction == "summary":
+            return torch.cat([first[:, :1], reduced], dim=-1)
         return torch.cat([first, reduced], dim=1) if config.kept_prefix_tokens else reduced
 
     def _black_tile(self) -> Float[Tensor, "1 3 height width"]:
@@ -180,12 +205,6 @@ class Llava(nn.Module):
         return torch.zeros(1, CHANNELS, side, side, dtype=weight.dtype, device=weight.device)
 
 
-def _groups(images: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
-    """Tiles by size, without empty groups."""
-    if images is None:
-        return []
-    groups = [images] if isinstance(images, Tensor) else list(images)
-    wrong = [tuple(group.shape) for group in groups if group.dim() != 4 or group.shape[1] != CHANNELS]
-    if wrong:
-        raise InputError(f"images of shape {wrong[0]}; expected [tiles, {CHANNELS}, height, width].")
-    return [group for group in groups if len(group)]
+def _made_beforehand(images: Tensor) -> bool:
+    """Whether they are features of tiles, and not their pixels."""
+    return images.dim() == 3

@@ -71,8 +71,16 @@ def keep_all(features: Tensor, grid: tuple[int, int], factor: int) -> Tensor:
     return features
 
 
+def mean_of_all(
+    features: Float[Tensor, "images tokens features"], grid: tuple[int, int], factor: int
+) -> Float[Tensor, "images 1 features"]:
+    """The mean of all patches: the half of a summary that is made of them."""
+    return features.mean(dim=1, keepdim=True)
+
+
 REDUCTIONS: dict[str, Callable[[Tensor, tuple[int, int], int], Tensor]] = {
     "none": keep_all,
     "pixel_shuffle": pixel_shuffle,
     "pool": pool,
+    "summary": mean_of_all,
 }

@@ -94,9 +94,13 @@ def by_projector(model: Llava, *, tiles: int) -> int:
     learned = Learned.of(model.projector, flows=flows)
 
     def run() -> tuple[nn.Module, Callable[[], Tensor]]:
-        projector = _learning(Projector(config.projector), learned)
-        shape = (tiles, rows * columns, config.projector.input_dim)
-        features = torch.empty(shape, dtype=torch.bfloat16, requires_grad=flows)
+        projector = Projector(config.projector)
+        _learning(projector, learned)
+        summary = config.projector.reduction == "summary"  # nothing is kept of a mean
+        shape = (1, config.projector.reduced_dim) if summary else (rows * columns, config.projector.input_dim)
+        features = torch.empty((tiles, *shape), dtype=torch.bfloat16, requires_grad=flows)
+        if summary:
+            return projector, lambda: projector.map(features)
         return projector, lambda: projector(features, rows=rows, columns=columns)
 
     return _kept_bytes(run) if tiles and learned.keeps else 0

@@ -31,11 +31,11 @@ def deal_tiles(model: Llava, *, tensor: Group | None, context: Group | None) -> 
     def image_features(images: Sequence[Tensor]) -> Float[Tensor, "features dim"]:
         return torch.cat([features_of(tiles) for tiles in images])
 
-    def features_of(tiles: Float[Tensor, "tiles 3 height width"]) -> Float[Tensor, "features dim"]:
+    def features_of(tiles: Tensor) -> Float[Tensor, "features dim"]:
         rank, ranks = _place(context, tensor)
         each = -(-len(tiles) // ranks)
         # Black tiles make the shares equal; nothing is done with their features.
-        filled = functional.pad(tiles, (0, 0) * 3 + (0, each * ranks - len(tiles)))
+        filled = functional.pad(tiles, (0, 0) * (tiles.dim() - 1) + (0, each * ranks - len(tiles)))
         features = see([filled[rank * each : (rank + 1) * each]])
         of_a_tile = len(features) // each
         features = features if tensor is None else join_rows(features, tensor)

@@ -164,7 +164,7 @@ def _spans(sample: EncodedSample, encoder: LlavaTaskEncoder) -> Iterator[TokenSp
 
 def _pictures(sample: EncodedSample, encoder: LlavaTaskEncoder) -> list[Image.Image]:
     """The tiles as images: the normalisation undone."""
-    if sample.pixels is None:
+    if sample.pixels is None or sample.pixels.ndim != 4:  # features of a tower are no picture
         return []
     mean, deviation = (np.asarray(three, np.float32)[:, None, None] for three in encoder.images.statistics)
     levels = ((sample.pixels * deviation + mean) * 255).round().clip(0, 255).astype(np.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from omniloom.tools.weights_options import (
     wanted_of,
     write_target,
 )
+
+if TYPE_CHECKING:
+    from omniloom.model.config import Reduction
 
 _EXAMPLES = (
     "\b\nExamples:\n"
@@ -88,6 +91,7 @@ def convert(
 @click.option("--projector-hidden-dim", type=int, help="Width between the projector's two maps, where it is another.")
 @click.option("--pixel-shuffle", is_flag=True, help="Fold a square of patches into one token.")
 @click.option("--pool", is_flag=True, help="Take the mean of a square of patches for one token.")
+@click.option("--summary", is_flag=True, help="Make one token of the class token and the mean of all patches.")
 @click.option(
     "--reduction-factor", type=click.IntRange(2), default=2, show_default=True, help="Patches on a side of the square."
 )
@@ -112,7 +116,7 @@ def combine(**options: Any) -> None:
         projector=options["projector"] or ("megatron" if to.startswith("megatron") else "llava"),
         projector_hidden_dim=options["projector_hidden_dim"],
         projector_norm=options["projector_norm"],
-        reduction=_reduction(pixel_shuffle=options["pixel_shuffle"], pool=options["pool"]),
+        reduction=_reduction(options),
         reduction_factor=options["reduction_factor"],
         norm_features=options["norm_features"],
         feature_layers=layer_numbers(options["feature_layers"]),
@@ -170,10 +174,13 @@ def verify(ctx: click.Context, /, *, path: Path, **options: Any) -> None:
         ctx.exit(1)
 
 
-def _reduction(*, pixel_shuffle: bool, pool: bool) -> Literal["none", "pixel_shuffle", "pool"]:
-    if pixel_shuffle and pool:
-        raise click.UsageError("--pixel-shuffle and --pool exclude each other.")
-    return "pixel_shuffle" if pixel_shuffle else "pool" if pool else "none"
+def _reduction(options: dict[str, Any]) -> Reduction:
+    """The one that is chosen of several flags."""
+    known: tuple[Reduction, ...] = ("pixel_shuffle", "pool", "summary")
+    chosen = [name for name in known if options[name]]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen).replace('_', '-')} exclude each other.")
+    return chosen[0] if chosen else "none"
 
 
 def _one_path(argument: Path | None, option: Path | None, *, what: str) -> Path:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from omniloom.model.config import LlavaConfig
-from omniloom.model.loss import IGNORED
 from omniloom.parallel.balance import BalancedLoader
 from omniloom.parallel.collectives import Group
-from omniloom.train.flops import Work, training_flops
+from omniloom.train.batches import work_of
+from omniloom.train.flops import training_flops
 from omniloom.train.hooks import Hook
 from omniloom.train.loop import LoopConfig
 from omniloom.train.recipe import Recipe
@@ -31,9 +31,7 @@ def balanced_loader(loader: Any, recipe: Recipe, config: LlavaConfig, *, loop: L
     trained = [name for name in names if name not in recipe.parts or recipe.parts[name].train]
 
     def cost(batch: Any) -> float:
-        learned = int((batch.labels != IGNORED).sum())
-        work = Work(documents=tuple(batch.document_lengths.tolist()), learned_tokens=learned, tiles=len(batch.images))
-        return float(training_flops(config, work, trained=trained))
+        return float(training_flops(config, work_of(batch), trained=trained))
 
     across = recipe.parallel.balance == "ranks"
     return BalancedLoader(loader, micro_batches=loop.micro_batches, cost=cost, group=group, across_ranks=across)

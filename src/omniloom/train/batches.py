@@ -16,6 +16,7 @@ from omniloom.model.dropout import draws
 from omniloom.model.llava import ShownTiles
 from omniloom.model.loss import IGNORED, LossSum, TokenGroups
 from omniloom.parallel.wire import seed_of
+from omniloom.train.flops import Work
 
 
 class PackedBatch(Protocol):
@@ -24,7 +25,7 @@ class PackedBatch(Protocol):
     input_ids: Tensor
     labels: Tensor
     document_lengths: Tensor
-    images: Tensor
+    images: Tensor  # (tiles, 3, height, width), or features made beforehand (tiles, tokens, features)
     shown_tiles: Tensor
     image_positions: Tensor
     document_sets: Tensor
@@ -38,10 +39,11 @@ class PackedMicroBatch:
         input_ids: int64 (tokens,).
         labels: int64 (tokens,), the id after each token, -100 where nothing is learned.
         documents: where the documents lie.
-        images: float32 (tiles, 3, height, width), with the place of each where some have several; or ``None``.
+        images: float32 (tiles, 3, height, width), with the place of each where some have several; or features made
+            beforehand (tiles, tokens, features); or ``None``.
         image_positions: int64 (features,).
         learned_tokens: labelled tokens.
-        num_images: tiles that the tower sees.
+        num_images: tiles that are shown, each once.
         groups: the data set of each token, where losses are told by data set.
         learned_of_groups: labelled tokens of each data set then.
         seed: of what is drawn while the model learns, from the keys of its samples: so it hangs on no process and no
@@ -116,6 +118,14 @@ def _images(batch: PackedBatch, device: torch.device) -> Tensor | ShownTiles | N
     if len(batch.shown_tiles) == len(tiles):  # each has one place, and they are in order
         return tiles
     return ShownTiles(tiles, batch.shown_tiles.to(device, non_blocking=True))
+
+
+def work_of(batch: PackedBatch) -> Work:
+    """What there is to do of a batch."""
+    tiles, learned = len(batch.images), int((batch.labels != IGNORED).sum())
+    seen_before = tiles if batch.images.dim() == 3 else 0
+    lengths = tuple(batch.document_lengths.tolist())
+    return Work(documents=lengths, learned_tokens=learned, tiles=tiles - seen_before, tiles_seen_before=seen_before)
 
 
 class Feed:

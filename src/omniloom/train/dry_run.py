@@ -15,8 +15,8 @@ from omniloom.errors import ConfigError, OmniloomError
 from omniloom.model.build import build as build_module
 from omniloom.model.config import LlavaConfig
 from omniloom.model.lora import add_lora
-from omniloom.model.loss import IGNORED
 from omniloom.parallel.memory import KINDS, Load, PartMemory, RankMemory, rank_memory
+from omniloom.train.batches import work_of
 from omniloom.train.data import task_encoder, training_data
 from omniloom.train.fault_counts import left_out_in_words, left_out_of
 from omniloom.train.flops import Work, training_flops
@@ -120,14 +120,7 @@ def _sample(recipe: Recipe, config: LlavaConfig) -> _Sampled:
         workers = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=data.lanes, seed_offset=recipe.seed)
         most = max(1, min(_SAMPLED_BATCHES, _SAMPLED_SAMPLES // data.batch_size))
         with get_savable_loader(training_data(data, encoder, workers)) as loader:
-            works = [
-                Work(
-                    documents=tuple(batch.document_lengths.tolist()),
-                    learned_tokens=int((batch.labels != IGNORED).sum()),
-                    tiles=len(batch.images),
-                )
-                for batch in islice(iter(loader), most)
-            ]
+            works = [work_of(batch) for batch in islice(iter(loader), most)]
             reasons, samples = left_out_of(loader.stats())
         if works:
             return _Sampled(works, left_out=left_out_in_words(reasons, samples) if reasons else "")
@@ -168,7 +161,7 @@ def _data(recipe: Recipe, sampled: _Sampled, micro_batches: int, ranks: int) -> 
     lines += [
         f"a micro-batch{'' if sampled.obstacle else f' ({len(works)} looked at)'}: {tokens:,.0f} tokens, "
         f"{learned:,.0f} learned, {mean(len(work.documents) for work in works):,.1f} samples, "
-        f"{mean(work.tiles for work in works):,.1f} tiles",
+        f"{mean(work.tiles + work.tiles_seen_before for work in works):,.1f} tiles",
         f"a step: {micro_batches} micro-batch{'es' * (micro_batches > 1)} of {loading} "
         f"rank{'s' * (loading > 1)}, {tokens * micro_batches * loading:,.0f} tokens",
     ]
@@ -214,7 +207,10 @@ def _greatest(memory: RankMemory) -> str:
 
 def _batch_bytes(config: LlavaConfig, work: Work) -> int:
     """Images in float32, and ids, labels and positions; a step has all of its micro-batches on the device."""
-    return work.tiles * 3 * config.vision.image_size**2 * 4 + sum(work.documents) * 3 * 8
+    side = config.vision.image_size
+    of_seen = config.image_tokens(side, side) * config.projector.reduced_dim
+    numbers = work.tiles * 3 * side**2 + work.tiles_seen_before * of_seen
+    return numbers * 4 + sum(work.documents) * 3 * 8
 
 
 def _advice(memory: RankMemory, recipe: Recipe) -> list[str]:

@@ -26,11 +26,13 @@ class Work:
         documents: lengths in tokens, image features and all.
         learned_tokens: those that are scored.
         tiles: images of the tower's size.
+        tiles_seen_before: tiles whose features were made beforehand: the tower has no work with them.
     """
 
     documents: tuple[int, ...]
     learned_tokens: int
     tiles: int
+    tiles_seen_before: int = 0
 
 
 def training_flops(config: LlavaConfig, work: Work, *, trained: Collection[str]) -> int:
@@ -51,7 +53,7 @@ def training_flops(config: LlavaConfig, work: Work, *, trained: Collection[str])
     first, *others = projector_forward(config)
     of_projector = first * (_FORWARD + _TO_INPUTS * tower + _TO_WEIGHTS * projector)
     of_projector += sum(others) * (_FORWARD + _TO_INPUTS * (tower or projector) + _TO_WEIGHTS * projector)
-    return of_language + of_tower + of_projector * work.tiles
+    return of_language + of_tower + of_projector * (work.tiles + work.tiles_seen_before)
 
 
 def language_matrices(config: DecoderConfig) -> int:

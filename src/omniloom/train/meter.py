@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from omniloom.model.config import LlavaConfig
-from omniloom.model.loss import IGNORED
+from omniloom.train.batches import work_of
 from omniloom.train.data import DataConfig
 from omniloom.train.flops import Work, training_flops
 from omniloom.train.hooks import Hook
@@ -65,9 +65,7 @@ class Meter(Hook):
 
     def batch(self, batch: Any) -> None:
         """Look at a batch's sizes."""
-        learned = int((batch.labels != IGNORED).sum())
-        lengths = tuple(batch.document_lengths.tolist())
-        self._batches.append(Work(documents=lengths, learned_tokens=learned, tiles=len(batch.images)))
+        self._batches.append(work_of(batch))
 
     def after_step(self, step: int) -> Mapping[str, float]:
         """``samples``, ``fill`` where samples are packed, ``flops_per_second`` of a device, and ``mfu``."""

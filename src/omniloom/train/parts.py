@@ -20,8 +20,8 @@ class PartConfig:
     Attributes:
         train: whether it is.
         rate: factor of the learning rate.
-        first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings); 0: all
-            of the part is trained.
+        first_layer: layers below this stay as they are, and with them what comes before the layers (embeddings, the
+            projector's norm); 0: all of the part is trained. The projector's layers are its maps.
         lora: leave the part's matrices as they are, and learn small products beside them; ``None``: learn the part.
         dropout: what is left out of it while it learns; ``None``: nothing. The draws of a batch hang on its samples'
             keys alone.
@@ -122,5 +122,7 @@ def _layer(name: str) -> int:
     words = name.split(".")
     if "layers" in words:
         return int(words[words.index("layers") + 1])
+    if words[0] == "projector":
+        return int(words[1].removeprefix("fc")) - 1 if words[1].startswith("fc") else -1
     before = ("embed_tokens", "patch_embed", "class_token", "register_tokens", "position_embed", "pre_norm")
     return -1 if any(word in before for word in words) else 1 << 30

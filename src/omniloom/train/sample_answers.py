@@ -157,7 +157,8 @@ class SampleAnswers(Hook):
         image_id, size = self._prompter.image_id, self._prompter.images.tile_tokens
         seen = sum(number == image_id for number in ids) // size
         words = [number for number in ids if number != image_id]
-        picture = self._picture(name, batch.images[seen - 1]) if seen and self._writing else None
+        shown = batch.images[seen - 1] if seen and batch.images.dim() == 4 else None  # features are no picture
+        picture = self._picture(name, shown) if shown is not None and self._writing else None
         return _Question(
             name=name,
             ids=ids,

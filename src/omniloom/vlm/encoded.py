@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omniloom.data.kinds import Batch, Sample, edataclass
+from omniloom.errors import DatasetError
 from omniloom.vlm.tokens import IGNORE_ID
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class EncodedSample(Sample):
         plans: tiles of each of them.
         video: whether the one image is a video.
         augment: whether its images are augmented.
-        pixels: float32 (tiles, 3, height, width) of all images, once they are made.
+        pixels: float32 (tiles, 3, height, width) of all images, once they are made; or (tiles, tokens, features) where
+            features stand in place of them.
     """
 
     ids: Ids
@@ -75,7 +77,8 @@ class LlavaBatch(Batch):
         input_ids: int64 (tokens,), a placeholder for each image feature.
         labels: int64 (tokens,), the id after each token, -100 where nothing is learned and at each document's end.
         document_lengths: int64 (documents,), tokens of each document.
-        images: float32 (tiles, 3, height, width) in the order of their placeholders; (0, 3, height, width) without any.
+        images: float32 (tiles, 3, height, width) in the order of their placeholders; (0, 3, height, width) without any;
+            (tiles, tokens, features) where samples hold `TileFeatures`.
         shown_tiles: int64 (places,), which of `images` stands at each place of a tile, in order. There are more places
             than tiles where documents share images.
         image_positions: int64 (features,), where `input_ids` has placeholders.
@@ -147,13 +150,16 @@ def flat_batch(
         base: base fields of the batch.
         sets: position in the mix of each sample's data set; ``None``: all are of the first.
         learn_after_images: see `expand`.
+
+    Raises:
+        DatasetError: some have pixels and others features, or features of another width.
     """
     import torch  # noqa: PLC0415 - samples are encoded without it
 
     expanded = [expand(one, image_id=image_id, learn_after_images=learn_after_images) for one in samples]
     ids = np.concatenate([ids for ids, _ in expanded])
     pixels, shown = _shared([sample.pixels for sample in samples if sample.pixels is not None and len(sample.pixels)])
-    images = np.concatenate(pixels) if pixels else np.zeros((0, 3, tile_pixels, tile_pixels), np.float32)
+    images = _joined(pixels) if pixels else np.zeros((0, 3, tile_pixels, tile_pixels), np.float32)
     return LlavaBatch(
         **base,
         input_ids=torch.from_numpy(ids),
@@ -181,6 +187,16 @@ def _shared(pixels: Sequence[npt.NDArray[np.float32]]) -> tuple[list[npt.NDArray
             tiles += len(each)
     places = [first_tile[id(each)] + np.arange(len(each), dtype=np.int64) for each in pixels]
     return different, np.concatenate(places) if places else np.zeros(0, np.int64)
+
+
+def _joined(pixels: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    shapes = sorted({each.shape[1:] for each in pixels}, key=str)
+    if len(shapes) > 1:
+        raise DatasetError(
+            f"tiles of shapes {shapes[0]} and {shapes[1]} are in one batch: pixels and features, or features of two "
+            "models. Use data sets of one kind in a mix."
+        )
+    return np.concatenate(pixels)
 
 
 def megatron_batch(
@@ -221,7 +237,7 @@ def megatron_batch(
     return {
         "tokens": torch.from_numpy(tokens),
         "labels": torch.from_numpy(targets),
-        "imgs": torch.from_numpy(np.concatenate(pixels)) if pixels else torch.zeros(1, 1),
+        "imgs": torch.from_numpy(_joined(pixels)) if pixels else torch.zeros(1, 1),
         "num_tiles": torch.tensor(tiles, dtype=torch.int32) if tiles else nothing,
         "cu_lengths": torch.tensor(np.stack(ends), dtype=torch.int32)
         if packed

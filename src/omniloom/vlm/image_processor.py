@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from omniloom.errors import ConfigError
+from omniloom.errors import ConfigError, SampleError
 from omniloom.vlm.augmentation import Augmentation
 from omniloom.vlm.layouts import FEWER_TILES, DynamicTiles, Layout, Squash, TilePlan
 from omniloom.vlm.picture import open_picture, picture_size
 from omniloom.vlm.statistics import PixelStatistics, pixel_statistics
+from omniloom.vlm.tile_features import TileFeatures
 
 Tiles = npt.NDArray[np.float32]
 
@@ -48,7 +49,19 @@ class ImageProcessor:
         return self.tower if isinstance(self.tower, PixelStatistics) else pixel_statistics(self.tower)
 
     def plan(self, image: Any, *, max_tiles: int | None = None) -> TilePlan:
-        """The tiles that an image becomes. Reads no more than its header. Raises SampleError if it is none."""
+        """The tiles that an image becomes. Reads no more than its header.
+
+        Raises:
+            SampleError: it is no image; ``bad-features``: it is features of which a tile has another number of tokens.
+        """
+        if isinstance(image, TileFeatures):
+            tiles, tokens, _ = image.values.shape
+            if tokens != self.tile_tokens:
+                raise SampleError(
+                    f"features of {tokens} tokens a tile found; the model's {self.tile_tokens} expected",
+                    reason="bad-features",
+                )
+            return TilePlan((tiles, 1))
         return self.layout.plan(picture_size(image), tile_pixels=self.tile_pixels, max_tiles=max_tiles)
 
     def plan_within(self, images: Sequence[Any], *, max_tokens: int) -> list[TilePlan]:
@@ -69,16 +82,18 @@ class ImageProcessor:
         """The tiles of an image.
 
         Args:
-            image: see `open_picture`.
+            image: see `open_picture`; or `TileFeatures`, which stay as they are.
             plan: what `plan` gave.
             augment: whether to change colours at random.
 
         Returns:
-            float32 (tiles, 3, tile_pixels, tile_pixels), normalised.
+            float32 (tiles, 3, tile_pixels, tile_pixels), normalised; or (tiles, tokens, features).
 
         Raises:
             SampleError: it cannot be decoded.
         """
+        if isinstance(image, TileFeatures):
+            return image.values.astype(np.float32)
         opened = open_picture(image)
         if augment:
             opened = self.augmentation.apply(opened)

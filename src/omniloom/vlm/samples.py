@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from omniloom.data.convert.image_type import FEATURES_PART
 from omniloom.data.convert.llava_entry import SYSTEM_FIELD
 from omniloom.data.convert.parquet_entries import IMAGE_COLUMNS, row_turns, with_system
 from omniloom.data.kinds import CrudeSample, Sample, edataclass
 from omniloom.data.media.decoder import IMAGE_EXTENSIONS
 from omniloom.errors import SampleError
+from omniloom.vlm.tile_features import TileFeatures
 
 if TYPE_CHECKING:
     from omniloom.vlm.grids import Grid
@@ -24,7 +26,7 @@ class ConversationSample(Sample):
 
     Attributes:
         turns: mappings with ``from`` and ``value``, or ``role`` and ``content``.
-        images: images in order, decoded or not.
+        images: images in order, decoded or not; or `TileFeatures` of them.
         video: a video in place of images.
         grids: (columns, rows) of tiles of each image, chosen beforehand; ``None``: chosen by the image's size.
         complete: whether the turns are all there is; otherwise the encoder's system text is put in front.
@@ -53,19 +55,23 @@ class SampleListSample(Sample):
     samples: list[Any]
 
 
-_IMAGE_NUMBER = re.compile(r"(\d+)\.[^.]+")
+_IMAGE_NUMBER = re.compile(rf"(\d+)\.(?:[^.]+|{re.escape(FEATURES_PART)})")
 
 
 def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample:
     """The conversation, or the pack of conversations, of a crude sample as ``omniloom convert`` writes it.
 
     The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
-    order of their numbers; a video, in place of images, is a part such as ``mp4``. Rows of Parquet and Arrow, which
-    have columns in place of parts, are read by the names of these, as ``omniloom convert parquet`` does.
+    order of their numbers; a video, in place of images, is a part such as ``mp4``. What a vision tower has made of
+    images beforehand stands in place of them as ``features.npy``, or ``0.features.npy``, ``1.features.npy``, ...
+
+    Rows of Parquet and Arrow, which have columns in place of parts, are read by the names of these, as
+    ``omniloom convert parquet`` does.
 
     Raises:
-        SampleError: ``bad-content``: the part ``json`` holds no turns, or there are images and a video;
-            ``bad-conversations``, ``no-turns``: nor does any column.
+        SampleError: ``bad-content``: the part ``json`` holds no turns, or there are two of images, features and a
+            video; ``bad-features``: an array is none of tiles; ``bad-conversations``, ``no-turns``: nor does any
+            column.
     """
     if "json" not in raw:
         return _cook_row(raw)
@@ -81,14 +87,16 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         raise SampleError("the part 'json' holds no list of turns", reason="bad-content")
     images, videos = _image_parts(raw), [name for name in raw if name.rpartition(".")[2].lower() in VIDEO_EXTENSIONS]
-    if len(videos) > 1 or (videos and images):
+    seen = _in_order(name for name in raw if name == FEATURES_PART or name.endswith(f".{FEATURES_PART}"))
+    if len(videos) > 1 or bool(videos) + bool(images) + bool(seen) > 1:
         raise SampleError(
-            f"the parts {', '.join((*videos, *images))} found; images, or one video, expected", reason="bad-content"
+            f"the parts {', '.join((*videos, *images, *seen))} found; images, or features, or one video, expected",
+            reason="bad-content",
         )
     return ConversationSample(
         **_base(raw),
         turns=with_system(turns, system),
-        images=[raw.peek(name) for name in images],
+        images=[*(raw.peek(name) for name in images), *(TileFeatures.of(raw.peek(name), name) for name in seen)],
         video=raw.peek(videos[0]) if videos else None,
     )
 
@@ -124,7 +132,13 @@ def _base(raw: CrudeSample) -> dict[str, Any]:
 
 def _image_parts(raw: CrudeSample) -> list[str]:
     """Names of the parts that are images, in the order of their numbers."""
-    names = [name for name in raw if name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and not name.startswith("__")]
+    return _in_order(
+        name for name in raw if name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and not name.startswith("__")
+    )
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Names of parts that may begin with a number, in the order of these."""
 
     def order(name: str) -> tuple[int, str]:
         match = _IMAGE_NUMBER.fullmatch(name)

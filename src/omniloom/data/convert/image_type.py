@@ -1,4 +1,7 @@
-"""What kind of picture some bytes are, by their first bytes, whatever the file is called."""
+"""What kind of picture some bytes are, by their first bytes, whatever the file is called.
+
+An array of NumPy stands for a picture, too: it holds what a vision tower has made of one.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ _VIDEO_MARKS: tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...] = (
     ("flv", ((0, b"FLV\x01"),)),
 )
 
+FEATURES_PART = "features.npy"
+"""Name of the part that holds the features of an image, in place of the image."""
+_NUMPY = b"\x93NUMPY"
+
 IMAGE_PARTS: frozenset[str] = frozenset(kind.extensions[0] for kind in _PICTURES)
 
 
@@ -27,8 +34,10 @@ def image_part(data: bytes) -> str | None:
 
 
 def media_part(data: bytes) -> str | None:
-    """Part name for the bytes of a picture or a video, such as ``jpg`` or ``mp4``; ``None`` when they are neither."""
+    """Part name for the bytes of a picture, a video or features; ``None`` when they are none of these."""
     found = image_part(data)
+    if found is None and data.startswith(_NUMPY):
+        return FEATURES_PART
     if found is None:
         found = next((name for name, marks in _VIDEO_MARKS if all(data.startswith(m, at) for at, m in marks)), None)
     return found

@@ -5,6 +5,7 @@ entry's id, the image's bytes are stored as they are, ``json`` is the conversati
 
 - One image is the part named for its content (``jpg``, ``png``, ...), whatever its file is called. Several images are
   ``0.jpg``, ``1.png``, ... in the order of the list, numbers padded to one width, so that sorting keeps the order.
+  Where a name is that of an array of NumPy, it is ``features.npy``: what a vision tower has made of the image.
 - Fields that are neither id, image nor conversation are kept in the part ``extra.json``, with the original id where
   the key had to differ from it.
 - An entry that cannot be converted is left out, counted by reason and listed in ``convert_report.jsonl``; so is what
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 from omniloom.data.convert.entry_source import EntrySource
 from omniloom.data.convert.findings import Counts, Findings
-from omniloom.data.convert.image_type import claimed_part, media_part
+from omniloom.data.convert.image_type import FEATURES_PART, claimed_part, media_part
 from omniloom.data.convert.images import ImageSource
 from omniloom.data.convert.journal import Journal, Mark
 from omniloom.data.convert.json_entries import RawEntry
@@ -218,7 +219,7 @@ class LlavaConversion:
         counts.samples += 1
         counts.images += len(pictures)
         counts.payload_bytes += sum(map(len, parts.values()))
-        counts.questions += entry.is_one_question
+        counts.questions += entry.is_one_question and FEATURES_PART not in pictures
         counts.image_parts.update(name.rpartition(".")[2] for name in pictures)
 
     def _tell(self, bytes_read: int) -> None:

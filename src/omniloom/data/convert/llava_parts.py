@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from omniloom.data.convert.image_type import describe, media_part
+from omniloom.data.convert.image_type import FEATURES_PART, describe, media_part
 from omniloom.data.convert.images import ImageSource
 from omniloom.data.convert.llava_entry import LlavaEntry
 from omniloom.data.convert.message_parts import DATA_URL, decode_data_url
@@ -45,9 +45,13 @@ def read_picture(images: ImageSource, name: str) -> bytes:
 
 
 def name_pictures(pictures: Sequence[bytes], *, part: str | None = None) -> dict[str, bytes]:
-    """Images by part name: one by its content, or as ``part`` says; several by number and content."""
+    """Images by part name: one by its content, or as ``part`` says; several by number and content.
+
+    Features of an image are no image, and keep their own name.
+    """
     if len(pictures) == 1:
-        return {part or str(media_part(pictures[0])): pictures[0]}
+        found = str(media_part(pictures[0]))
+        return {found if part is None or found == FEATURES_PART else part: pictures[0]}
     width = len(str(len(pictures) - 1))
     return {f"{number:0{width}d}.{media_part(data)}": data for number, data in enumerate(pictures)}
 
