@@ -28,7 +28,7 @@ from torch import Tensor
 
 DIRECTIONS = 128  # of meaning
 LEAST_PHOTOS, MOST_PHOTOS = 8, 0.6  # words of fewer photos, or of a greater share, mean nothing here
-PENALTY_OF_HEAD = 1000 / 768  # a feature, in units of its variance
+PENALTY_OF_HEAD = 2000 / 768  # a feature, in units of its variance
 PENALTY_OF_LIKENESS = 10.0
 PARTS = 10
 

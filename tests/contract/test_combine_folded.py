@@ -20,9 +20,9 @@ transformers = pytest.importorskip("transformers")
 PATCH_PIXELS, FOLD, WORDS = 16, 2, 300
 
 
-def parts(folder, *, image_pixels):
+def parts(folder, *, image_pixels, tower="tower"):
     torch.manual_seed(0)
-    tower = transformers.SiglipVisionModel(
+    siglip = transformers.SiglipVisionModel(
         transformers.SiglipVisionConfig(
             hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=2,
             image_size=image_pixels, patch_size=PATCH_PIXELS,
@@ -34,13 +34,13 @@ def parts(folder, *, image_pixels):
             num_key_value_heads=2,
         )
     ).eval()  # fmt: skip
-    tower.save_pretrained(folder / "tower")
+    siglip.save_pretrained(folder / tower)
     language.save_pretrained(folder / "language")
-    given = ("--language-model", folder / "language", "--vision-model", folder / "tower", "--out", folder / "both")
+    given = ("--language-model", folder / "language", "--vision-model", folder / tower, "--out", folder / "both")
     words = ["weights", "combine", *map(str, given), "--pixel-shuffle", "--feature-layers", "-1"]
     done = CliRunner().invoke(commands, words)
     assert done.exit_code == 0, done.output
-    return tower, language, folder / "both"
+    return siglip, language, folder / "both"
 
 
 def folded(features, *, side):
@@ -82,11 +82,37 @@ def test_a_grid_that_does_not_fold_is_refused_with_what_would_fit(tmp_path):
     assert config.image_tokens(96, 96) == 9
 
 
+@torch.no_grad()
+def test_a_summary_is_what_dinov2s_classifier_takes(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.Dinov2Config(
+        hidden_size=32, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14, num_labels=5,
+    )  # fmt: skip
+    classifier = transformers.Dinov2ForImageClassification(config).eval()
+    classifier.dinov2.save_pretrained(tmp_path / "tower")
+    parts(tmp_path, image_pixels=64, tower="other")
+    words = ["--norm-features", "--feature-layers", "-1", "--summary", "--projector-hidden-dim", "24"]
+    given = ["--language-model", tmp_path / "language", "--vision-model", tmp_path / "tower", "--out", tmp_path / "one"]
+    done = CliRunner().invoke(commands, ["weights", "combine", *map(str, given), *words])
+    assert done.exit_code == 0, done.output
+    model, image = load_model(tmp_path / "one"), torch.randn(2, 3, 56, 56)
+    seen = model.seen(image)
+    assert seen.shape == (2, 1, 64)
+    assert model.projector.fc1.weight.shape == (24, 64)
+    torch.testing.assert_close(classifier.classifier(seen[:, 0]), classifier(image).logits, rtol=1e-4, atol=1e-5)
+    wrong = CliRunner().invoke(commands, ["weights", "combine", *map(str, given), "--summary", "--pixel-shuffle"])
+    assert "--pixel-shuffle and --summary exclude each other" in wrong.output
+    megatron = [*given[:-1], tmp_path / "theirs", "--to", "megatron"]
+    told = CliRunner().invoke(commands, ["weights", "combine", *map(str, megatron), *words, "--dry-run"])
+    assert told.exit_code == 0, told.output
+    assert "Megatron keeps or folds patches; this model's reduction is summary." in told.output
+
+
 PREFIX_TOKENS = {"siglip": 0, "dinov2-registers": 5, "radio": None}  # the others have a class token alone
 
 
 @pytest.mark.parametrize("family", sorted(VISION_FAMILIES))
-@pytest.mark.parametrize(("reduction", "patches"), [("none", 16), ("pixel_shuffle", 4), ("pool", 4)])
+@pytest.mark.parametrize(("reduction", "patches"), [("none", 16), ("pixel_shuffle", 4), ("pool", 4), ("summary", 1)])
 @pytest.mark.parametrize("keep_class_token", [None, False, True])
 @pytest.mark.parametrize("feature_layers", [(-1,), (1, 2)])
 def test_every_way_to_put_parts_together_gives_as_many_features_as_it_says(
@@ -97,8 +123,13 @@ def test_every_way_to_put_parts_together_gives_as_many_features_as_it_says(
     prefix = PREFIX_TOKENS.get(family, 1)
     prefix = tower.prefix_tokens if prefix is None else prefix
     how = {"reduction": reduction, "keep_class_token": keep_class_token, "feature_layers": feature_layers}
-    if keep_class_token and prefix and reduction == "pixel_shuffle":
-        with pytest.raises(ConfigError, match="keep_class_token with pixel_shuffle"):
+    refused = None
+    if keep_class_token and prefix and reduction in ("pixel_shuffle", "summary"):
+        refused = f"keep_class_token with {reduction}"
+    elif reduction == "summary" and not tower.class_tokens:
+        refused = f"{tower.family} has no class token"
+    if refused is not None:
+        with pytest.raises(ConfigError, match=refused):
             combine(*given, **how)
         return
     config = combine(*given, **how).config

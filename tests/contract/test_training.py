@@ -164,6 +164,9 @@ def test_groups_are_by_part_and_vectors_do_not_decay() -> None:
     assert not any("language_model.layers.0" in name or "embed_tokens" in name for name in trained)
     assert any("language_model.layers.1" in name for name in trained)
     assert "language_model.head.weight" in trained
+    freeze(model, {"projector": PartConfig(first_layer=1)})
+    projector = {name: value.requires_grad for name, value in model.projector.named_parameters()}
+    assert projector == {name: name.startswith("fc2") for name in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")}
     with pytest.raises(ConfigError, match="'tower' found; one of vision_tower, projector, language_model"):
         freeze(model, {"tower": PartConfig()})
     with pytest.raises(ConfigError, match="every part is frozen"):

@@ -57,25 +57,6 @@ def test_captions_are_what_answers_tell_together(monkeypatch: pytest.MonkeyPatch
     assert caption_of(asked(("what color is the shape?", "blue"))) is None
 
 
-def test_no_caption_of_a_photo_that_is_scored_is_learned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    from demo_photo_data import Photos  # noqa: PLC0415 - an example, not a package
-
-    rows = [f'{number}.jpg,"Photo number {number}, seen by {who}."' for number in range(310) for who in ("Ann", "Bob")]
-    (tmp_path / "captions.csv").write_text("image,caption\n" + "\n".join(rows) + "\n")
-    photos = Photos(tmp_path, tmp_path / "captions.csv")
-    assert (len(photos.test), len(photos.validation)) == (200, 100)
-    assert set(photos.test).isdisjoint(photos.validation)
-    for part, left in (("test", 110), ("validation", 10)):
-        learned = photos.learned(part)
-        assert len(set(learned)) == left
-        assert set(learned).isdisjoint(photos.test)
-        assert set(learned).isdisjoint(photos.scored(part))
-        texts = photos.texts(learned)
-        assert len(texts) == 2 * left
-        assert not {text for name in photos.scored(part) for text in photos.texts([name])}.intersection(texts)
-
-
 def test_the_row_of_a_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     from demo_seeds import HEAD, row_of  # noqa: PLC0415 - an example, not a package

@@ -8,8 +8,10 @@ many of its draws have in common is what it is sure of. For short answers it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from omniloom.evaluate.scores.captions import agreement
+from omniloom.errors import ConfigError
+from omniloom.evaluate.scores.captions import ALL_ALIKE, Rarity, agreement
 from omniloom.evaluate.scores.treebank import caption_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter, answer_prompts
 from omniloom.generate.sampling import SamplingConfig
@@ -24,6 +26,7 @@ def agreed_answers(
     sampling: SamplingConfig,
     keys: Sequence[str],
     samples: int,
+    rarity: Rarity = ALL_ALIKE,
 ) -> list[Answer]:
     """Answers to some prompts, as one batch.
 
@@ -34,6 +37,7 @@ def agreed_answers(
         sampling: how words are drawn.
         keys: names of the answers, which draws hang on.
         samples: answers that are drawn for each; 1: that one is given.
+        rarity: how much words and their neighbours weigh in what is alike.
     """
     if samples == 1:
         return answer_prompts(model, prompter, prompts, sampling=sampling, keys=keys)
@@ -44,10 +48,22 @@ def agreed_answers(
         sampling=sampling,
         keys=[f"{key}/{number}" for key in keys for number in range(samples)],
     )
-    return [most_alike(drawn[start : start + samples]) for start in range(0, len(drawn), samples)]
+    return [most_alike(drawn[start : start + samples], rarity=rarity) for start in range(0, len(drawn), samples)]
 
 
-def most_alike(answers: Sequence[Answer]) -> Answer:
+def rarity_in(path: Path) -> Rarity:
+    """How rare words and their neighbours are in the lines of a text file.
+
+    Raises:
+        ConfigError: it has no text.
+    """
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ConfigError(f"{path}: holds no text; one a line expected.")
+    return Rarity.in_texts(caption_tokens(lines))
+
+
+def most_alike(answers: Sequence[Answer], *, rarity: Rarity = ALL_ALIKE) -> Answer:
     """The answer that is most like all of them; the first of several such."""
-    worth = agreement(caption_tokens([answer.text for answer in answers]))
+    worth = agreement(caption_tokens([answer.text for answer in answers]), rarity=rarity)
     return answers[max(range(len(answers)), key=worth.__getitem__)]

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from omniloom.errors import ConfigError, OmniloomError, SampleError, StoreAwayError
-from omniloom.evaluate.agreed import agreed_answers
+from omniloom.evaluate.agreed import agreed_answers, rarity_in
 from omniloom.evaluate.answer_log import AnswerLog, Row, append, piece_of, rows_there
 from omniloom.evaluate.pictures import Pictures
 from omniloom.evaluate.ranks import Share
 from omniloom.evaluate.result import check_ids
+from omniloom.evaluate.scores.captions import ALL_ALIKE
 from omniloom.evaluate.task import Item, Task
 from omniloom.generate.batches import batches_by_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter
@@ -39,6 +40,8 @@ class AnsweringConfig:
         system: what the system says.
         num_frames: of each video; ``None``: no videos are expected.
         samples: answers drawn for each item, of which the one most like all of them is given.
+        rarity: file of texts, one a line: words and their neighbours that are rare in them count for more in what is
+            alike, as in CIDEr; ``None``: all count as much.
     """
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
@@ -49,6 +52,7 @@ class AnsweringConfig:
     system: str | None = None
     num_frames: int | None = None
     samples: int = 1
+    rarity: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.partition < self.partitions or min(self.batch_tokens, self.batch_size) < 1:
@@ -61,6 +65,8 @@ class AnsweringConfig:
                 f"samples {self.samples} with temperature {self.sampling.temperature:g}; at least 1, and a temperature "
                 "above 0 for several, expected: else all are the same."
             )
+        if self.rarity is not None and self.samples == 1:
+            raise ConfigError(f"rarity {self.rarity} with one sample, where nothing is compared; several expected.")
 
 
 @dataclass(frozen=True)
@@ -120,8 +126,9 @@ def answer_items(
     mine = list(items[config.partition :: config.partitions])
     sampling = config.sampling
     chosen_by = asdict(sampling) | {"stop": list(sampling.stop)}  # as JSON has it
-    seen = {} if config.num_frames is None else {"num_frames": config.num_frames}
+    seen: dict[str, Any] = {} if config.num_frames is None else {"num_frames": config.num_frames}
     seen |= {"samples": config.samples} if config.samples > 1 else {}
+    seen |= {} if config.rarity is None else {"rarity": sha256(config.rarity.read_bytes()).hexdigest()}
     made_by = {"model": model_name, "model_fingerprint": fingerprint, "task": task.name, "system": config.system}
     made_by["template"] = _template_name(prompter)
     log = AnswerLog(output, {**made_by, **chosen_by, **seen})
@@ -196,14 +203,16 @@ def _answer(
 ) -> int:
     """Answer items, and write what this rank has to write."""
     config = asking.config
+    rarity = ALL_ALIKE if config.rarity is None else rarity_in(config.rarity)
     started = time.perf_counter()
     made = 0
     for batch in _batches(asking.prompts(items), config):
         keys = [item.id for item, _ in batch]
         prompts = [asked for _, asked in batch]
         answers = agreed_answers(
-            model, asking.prompter, prompts, sampling=config.sampling, keys=keys, samples=config.samples
-        )
+            model, asking.prompter, prompts,
+            sampling=config.sampling, keys=keys, samples=config.samples, rarity=rarity,
+        )  # fmt: skip
         if share.writes:
             append(output, [asking.row(*asked, answer) for asked, answer in zip(batch, answers, strict=True)])
         made += len(batch)

@@ -64,6 +64,11 @@ ASKING: Sequence[Callable[[Any], Any]] = (
         show_default=True,
         help="Answers drawn for each item, of which the one most like all of them is given; with a temperature.",
     ),
+    click.option(
+        "--rarity",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="With --samples: a file of texts, one a line; what is rare in them counts for more in what is alike.",
+    ),
     click.option("--batch-size", default=16, show_default=True, help="Items answered together at most."),
     click.option("--batch-tokens", default=65_536, show_default=True, help="Tokens of a batch: bounds its memory."),
     click.option(
@@ -167,6 +172,7 @@ def make_answers(
         system=words["system"],
         num_frames=words["num_frames"] if has_videos(items, folder) else None,
         samples=words["samples"],
+        rarity=words["rarity"],
     )
     with job():
         share, cut = share_of_rank(tensor=words["tensor"], device=own_device().type)

@@ -41,7 +41,7 @@ _INCOMPLETE = {
 """What faults mean for a score."""
 _WORDS = {
     "min_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "stop", "seed", "max_new_tokens", "beams",
-    "samples", "system", "tensor",
+    "samples", "rarity", "system", "tensor",
 }  # fmt: skip
 """How words are chosen, and by how many ranks."""
 _ASKED = {"template", "batch_size", "batch_tokens", "num_frames"}

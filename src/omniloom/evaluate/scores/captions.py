@@ -138,20 +138,45 @@ def cider_d(
     return CorpusScore(_mean(items), items)
 
 
-def agreement(candidates: Sequence[Tokens]) -> list[float]:
-    """How much each of some texts that say the same is like all of them: CIDEr-D's cosine, with all n-grams alike.
+class Rarity(NamedTuple):
+    """How rare n-grams are in a collection of texts, as CIDEr weighs them: the logarithm of (texts / those with it).
 
-    The one with the highest is the choice of minimum Bayes risk (Kumar and Byrne 2004) under this likeness. Frequencies
-    in a whole set are left out: so a choice hangs on nothing but its own candidates.
+    Attributes:
+        log_texts: logarithm of the number of texts.
+        log_counts: of the number of texts that have an n-gram; those that none has are left out.
+    """
+
+    log_texts: float
+    log_counts: Mapping[Ngram, float]
+
+    @classmethod
+    def in_texts(cls, texts: Iterable[Tokens]) -> Rarity:
+        """In these texts, of which there is one at least."""
+        counts: Counter[Ngram] = Counter()
+        number = 0
+        for number, tokens in enumerate(texts, 1):  # noqa: B007 - the last one is their number
+            counts.update(_ngrams(tokens).keys())
+        return cls(math.log(max(number, 1)), {ngram: math.log(count) for ngram, count in counts.items()})
+
+
+ALL_ALIKE = Rarity(1.0, {})
+"""Each n-gram weighs as much as any other."""
+
+
+def agreement(candidates: Sequence[Tokens], *, rarity: Rarity = ALL_ALIKE) -> list[float]:
+    """How much each of some texts that say the same is like all of them, by CIDEr-D's cosine.
+
+    The one with the highest is the choice of minimum Bayes risk (Kumar and Byrne 2004) under this likeness.
 
     Args:
         candidates: tokens of each; at least one.
+        rarity: how much n-grams weigh. By default they are alike, so that a choice hangs on its candidates alone.
 
     Returns:
         The mean likeness of each, from 0 to 1; higher for what several say alike.
     """
     counted = Counter(map(tuple, candidates))
-    weighted = {one: _Weighted.of(one, 1.0, {}) for one in counted}
+    weighted = {one: _Weighted.of(one, rarity.log_texts, rarity.log_counts) for one in counted}
     worth = {
         one: math.fsum(count * _similarity(ours, weighted[other]) for other, count in counted.items()) / len(candidates)
         for one, ours in weighted.items()
