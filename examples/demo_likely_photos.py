@@ -33,11 +33,12 @@ PENALTY_OF_LIKENESS = 10.0
 PARTS = 10
 
 
-def meaning(captions: Sequence[Sequence[str]]) -> Tensor:
+def meaning(captions: Sequence[Sequence[str]], *, seed: int) -> Tensor:
     """What the captions of each photo mean, as far as `DIRECTIONS` numbers can say it.
 
     Args:
         captions: of each photo, in plain words.
+        seed: of the random projection by which the directions are found.
 
     Returns:
         float32 (photos, directions).
@@ -53,7 +54,9 @@ def meaning(captions: Sequence[Sequence[str]]) -> Tensor:
     rarity = torch.tensor([math.log(len(captions) / of_photos[word]) for word in words])
     weighted = (shares - shares.mean(0)) * rarity
     directions = min(DIRECTIONS, *weighted.shape)
-    _, _, principal = torch.svd_lowrank(weighted, q=min(directions + 20, *weighted.shape), niter=6)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        _, _, principal = torch.svd_lowrank(weighted, q=min(directions + 20, *weighted.shape), niter=6)
     return weighted @ principal[:, :directions]
 
 

@@ -109,9 +109,10 @@ def write_features(
         name: of what is written.
     """
     (folder / name).mkdir(parents=True)
-    entries = []
+    entries, left_out = [], 0
     for photo, (rows, texts) in enumerate(zip(features.half().numpy(), captions, strict=True)):
         said = [text for text in texts if known.issuperset(_pieces(text))]
+        left_out += len(texts) - len(said)
         if not said:
             continue
         talk = [turn for text in said for turn in _talk(text)]
@@ -122,6 +123,12 @@ def write_features(
             entries.append({"id": f"{photo:05}-{number}", "image": file, "conversations": talk})
     random.Random(0).shuffle(entries)
     (folder / f"{name}.json").write_text(json.dumps(entries))
+    print(f"{name}: {left_out} of {sum(map(len, captions))} captions are left out, which have a word that is too rare")
+
+
+def write_lines(path: Path, captions: Sequence[Sequence[str]]) -> None:
+    """All captions, one a line."""
+    path.write_text("".join(f"{text}\n" for texts in captions for text in texts))
 
 
 def write_truth(folder: Path, photos: Photos, part: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from demo_photo_data import (
     Photos,
     vocabulary,
     write_features,
+    write_lines,
     write_shifted,
     write_truth,
 )
@@ -63,16 +64,17 @@ def main() -> None:
 
     title("What the tower makes of the photos, and would make of those that are not here")
     seen = look_at(folder / "models/llava", [photos.folder / name for name in learned])
-    meant = meaning([*captions, *texts])
+    meant = meaning([*captions, *texts], seed=options.seed)
     head, told = fit_head(seen, meant[: len(learned)], seed=options.seed)
     put_head(folder / "models/llava", head)
     write_features(folder / "data", head.features(told), captions, known=known, name="photos")
-    convert = "omniloom convert llava data/{0}.json --images data/{0} --out sets/{0} --max-count 1000 --no-progress"
+    convert = "omniloom convert llava data/{0}.json --images data/{0} --out sets/{0} --no-progress"
     go(f"{convert.format('photos')} --max-count 40 --split-ratio 39,1,0")
     if texts:
         drawn = likely(told, meant[: len(learned)], of=meant[len(learned) :], draws=DRAWS, seed=options.seed)
         write_features(folder / "data", head.features(drawn), texts, known=known, name="texts")
-        go(convert.format("texts"))
+        go(f"{convert.format('texts')} --max-count 1000")
+    write_lines(folder / "data/learned.txt", [*captions, *texts])
 
     title("Training: features and captions")
     for name in ("photos.yaml", "photos-and-texts.yaml"):
@@ -82,8 +84,8 @@ def main() -> None:
 
     title("Captions, and what they are worth")
     generate = f"omniloom generate --model runs/photos --task {TASK} --input-image-path {options.photos}"
-    words = "--max-new-tokens 20 --beams 10 --batch-size 25"
-    go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl {words}")
+    words = "--max-new-tokens 20 --samples 160 --temperature 0.6 --rarity data/learned.txt"
+    go(f"{generate} --gt-path data/truth.json --output-path answers.jsonl {words} --batch-tokens 400000")
     write_shifted(folder / "answers.jsonl", folder / "data/shifted.jsonl", part)
     truth = "data/truth.json"
     scores = {

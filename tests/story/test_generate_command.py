@@ -13,6 +13,8 @@ from PIL import Image
 from tests.story.test_train_to_score import _model_folder
 from tests.unit.hugging_face_pairs import write_folder
 
+from omniloom.evaluate.scores.captions import Rarity, agreement
+from omniloom.evaluate.scores.treebank import caption_tokens
 from omniloom.evaluate.tasks import find_task
 from omniloom.generate.prompts import answer_prompts
 from omniloom.generate.sampling import SamplingConfig
@@ -116,6 +118,32 @@ def test_of_several_draws_one_is_given_whatever_the_batch(work: Path, command: l
     assert run([*command, *DRAWN, "--output-path", str(work / "five.jsonl")]) == 1
 
 
+def test_what_is_rare_in_a_file_of_texts_decides(
+    work: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The draw that is most like the others in words that the file has not; other texts ask for another file."""
+    drawn = [*command, *DRAWN, "--samples", "5"]
+    common, output = work / "common.txt", work / "rare.jsonl"
+    common.write_text("the sky is blue\nit is red\n\n")
+    assert run([*drawn, "--rarity", str(common), "--output-path", str(output)]) == 0
+    rarity = Rarity.in_texts([["the", "sky", "is", "blue"], ["it", "is", "red"]])
+    trained = open_trained(work / "model", template="chatml")
+    items = find_task("ai2d").read(work / "test.json")
+    sampling = SamplingConfig(max_new_tokens=8, temperature=0.9, top_k=20, top_p=0.95)
+    for item in items[:4]:
+        prompt = trained.prompter.prompt(item.question, [Image.open(work / "images" / str(item.images[0]))])
+        keys = [f"{item.id}/{number}" for number in range(5)]
+        draws = answer_prompts(trained.model, trained.prompter, [prompt] * 5, sampling=sampling, keys=keys)
+        worth = agreement(caption_tokens([answer.text for answer in draws]), rarity=rarity)
+        assert answers_of(output)[item.id]["answer"] == draws[worth.index(max(worth))].text
+    common.write_text("the sky is grey\n")
+    assert run([*drawn, "--rarity", str(common), "--output-path", str(output)]) == 1
+    assert "rarity '" in capsys.readouterr().err
+    common.write_text("\n")
+    assert run([*drawn, "--rarity", str(common), "--output-path", str(work / "nothing.jsonl")]) == 1
+    assert "common.txt: holds no text; one a line expected." in capsys.readouterr().err
+
+
 def test_what_was_done_as_json(work: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     output = str(work / "json.jsonl")
     words = [*command, "--top-p", "0.9", "--stop", "blue", "--stop", "is", "--output-path", output, "--json"]
@@ -146,6 +174,7 @@ def test_what_was_done_as_json(work: Path, command: list[str], capsys: pytest.Ca
         (["--batch-tokens", "0"], "batch_tokens 0"),
         (["--samples", "5"], "samples 5 with temperature 0"),
         (["--samples", "0", "--temperature", "1"], "samples 0"),
+        (["--rarity", __file__], "with one sample, where nothing is compared"),
     ],
 )
 def test_flags_that_do_not_fit(
