@@ -26,7 +26,7 @@ from torch import Tensor
 PROMPT = "Give a brief description of this image in one sentence."
 Part = Literal["test", "validation"]
 TEST_PHOTOS, VALIDATION_PHOTOS = 200, 100
-RARE = 4  # words that come less often are unknown, where there are texts
+RARE = 2  # words that come less often are unknown, where there are texts
 CONSTANTS = ("a dog is running through the grass", "a man in a red shirt is standing in front of a building")
 
 
