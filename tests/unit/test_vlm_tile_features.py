@@ -122,8 +122,6 @@ def test_parts_of_features_are_read_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"features__npy": np.zeros((1, 4, 16), np.float32), "jpg": b""}, "bad-content"),
-        ({"features__npy": np.zeros((1, 4, 16), np.float32), "mp4": b""}, "bad-content"),
         ({"features__npy": np.zeros((1, 4, 16), np.int64)}, "bad-features"),
         ({"features__npy": np.zeros(16, np.float32)}, "bad-features"),
         ({"features__npy": np.zeros((0, 4, 16), np.float32)}, "bad-features"),
@@ -134,6 +132,21 @@ def test_parts_that_are_no_features(parts: dict[str, Any], reason: str) -> None:
     with pytest.raises(SampleError) as told:
         cook_conversation(crude(**parts))
     assert told.value.reason == reason
+
+
+def test_beside_images_arrays_of_others_stay_what_they_were() -> None:
+    """Data sets that had such parts before features could stand for images give what they gave."""
+    array = np.zeros(3, np.int64)
+    for parts in ({"features__npy": array, "jpg": b"photo"}, {"clip__features__npy": array, "jpg": b"photo"}):
+        sample = cook_conversation(crude(**parts))
+        assert isinstance(sample, ConversationSample)
+        assert sample.images == [b"photo"]
+    film = cook_conversation(crude(features__npy=array, mp4=b"film"))
+    assert isinstance(film, ConversationSample)
+    assert (film.images, film.video) == ([], b"film")
+    text = cook_conversation(crude(clip__features__npy=array))
+    assert isinstance(text, ConversationSample)
+    assert text.images == []
 
 
 def encoder(**settings: Any) -> LlavaTaskEncoder:

@@ -55,6 +55,7 @@ class SampleListSample(Sample):
     samples: list[Any]
 
 
+_FEATURES = re.compile(rf"(?:\d+\.)?{re.escape(FEATURES_PART)}")
 _IMAGE_NUMBER = re.compile(rf"(\d+)\.(?:[^.]+|{re.escape(FEATURES_PART)})")
 
 
@@ -63,15 +64,15 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
 
     The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
     order of their numbers; a video, in place of images, is a part such as ``mp4``. What a vision tower has made of
-    images beforehand stands in place of them as ``features.npy``, or ``0.features.npy``, ``1.features.npy``, ...
+    images beforehand stands in place of them as ``features.npy``, or ``0.features.npy``, ``1.features.npy``, ...; beside
+    images, such parts are nobody's.
 
     Rows of Parquet and Arrow, which have columns in place of parts, are read by the names of these, as
     ``omniloom convert parquet`` does.
 
     Raises:
-        SampleError: ``bad-content``: the part ``json`` holds no turns, or there are two of images, features and a
-            video; ``bad-features``: an array is none of tiles; ``bad-conversations``, ``no-turns``: nor does any
-            column.
+        SampleError: ``bad-content``: the part ``json`` holds no turns, or there are images and a video;
+            ``bad-features``: an array is none of tiles; ``bad-conversations``, ``no-turns``: nor does any column.
     """
     if "json" not in raw:
         return _cook_row(raw)
@@ -87,11 +88,10 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
     if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
         raise SampleError("the part 'json' holds no list of turns", reason="bad-content")
     images, videos = _image_parts(raw), [name for name in raw if name.rpartition(".")[2].lower() in VIDEO_EXTENSIONS]
-    seen = _in_order(name for name in raw if name == FEATURES_PART or name.endswith(f".{FEATURES_PART}"))
-    if len(videos) > 1 or bool(videos) + bool(images) + bool(seen) > 1:
+    seen = [] if images or videos else _in_order(name for name in raw if _FEATURES.fullmatch(name))
+    if len(videos) > 1 or (videos and images):
         raise SampleError(
-            f"the parts {', '.join((*videos, *images, *seen))} found; images, or features, or one video, expected",
-            reason="bad-content",
+            f"the parts {', '.join((*videos, *images))} found; images, or one video, expected", reason="bad-content"
         )
     return ConversationSample(
         **_base(raw),
