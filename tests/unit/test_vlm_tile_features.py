@@ -173,7 +173,7 @@ def test_a_batch_holds_features_as_they_are() -> None:
 
 
 def test_features_of_another_number_of_tokens_are_left_out() -> None:
-    with pytest.raises(SampleError, match="of which features were found: 5; the model's 4 expected"):
+    with pytest.raises(SampleError, match="features of tiles with 5 tokens each found; the model's 4 expected"):
         encoded(TileFeatures(np.zeros((1, 5, 16), np.float32)))
 
 

@@ -58,7 +58,7 @@ class ImageProcessor:
             tiles, tokens, _ = image.values.shape
             if tokens != self.tile_tokens:
                 raise SampleError(
-                    f"tokens of a tile, of which features were found: {tokens}; the model's {self.tile_tokens} expected",
+                    f"features of tiles with {tokens} tokens each found; the model's {self.tile_tokens} expected",
                     reason="bad-features",
                 )
             return TilePlan((tiles, 1))

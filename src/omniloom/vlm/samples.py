@@ -64,8 +64,8 @@ def cook_conversation(raw: CrudeSample) -> ConversationSample | SampleListSample
 
     The part ``json`` holds the turns. Images are the part named for their kind, or ``0.jpg``, ``1.png``, ... in the
     order of their numbers; a video, in place of images, is a part such as ``mp4``. What a vision tower has made of
-    images beforehand stands in place of them as ``features.npy``, or ``0.features.npy``, ``1.features.npy``, ...; beside
-    images, such parts are nobody's.
+    images beforehand stands in place of them as ``features.npy``, or ``0.features.npy``, ``1.features.npy``, ...;
+    beside images, such a part means nothing.
 
     Rows of Parquet and Arrow, which have columns in place of parts, are read by the names of these, as
     ``omniloom convert parquet`` does.
