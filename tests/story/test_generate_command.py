@@ -142,6 +142,7 @@ def test_what_is_rare_in_a_file_of_texts_decides(
     common.write_text("\n")
     assert run([*drawn, "--rarity", str(common), "--output-path", str(work / "nothing.jsonl")]) == 1
     assert "common.txt: holds no text; one a line expected." in capsys.readouterr().err
+    assert not list(work.glob("nothing.jsonl*"))  # a second run with another file begins anew
 
 
 def test_what_was_done_as_json(work: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:

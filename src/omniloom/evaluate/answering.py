@@ -15,7 +15,7 @@ from omniloom.evaluate.answer_log import AnswerLog, Row, append, piece_of, rows_
 from omniloom.evaluate.pictures import Pictures
 from omniloom.evaluate.ranks import Share
 from omniloom.evaluate.result import check_ids
-from omniloom.evaluate.scores.captions import ALL_ALIKE
+from omniloom.evaluate.scores.captions import ALL_ALIKE, Rarity
 from omniloom.evaluate.task import Item, Task
 from omniloom.generate.batches import batches_by_tokens
 from omniloom.generate.prompts import Answer, Prompt, Prompter
@@ -129,6 +129,7 @@ def answer_items(
     seen: dict[str, Any] = {} if config.num_frames is None else {"num_frames": config.num_frames}
     seen |= {"samples": config.samples} if config.samples > 1 else {}
     seen |= {} if config.rarity is None else {"rarity": sha256(config.rarity.read_bytes()).hexdigest()}
+    rarity = ALL_ALIKE if config.rarity is None else rarity_in(config.rarity)  # a bad file begins no answers
     made_by = {"model": model_name, "model_fingerprint": fingerprint, "task": task.name, "system": config.system}
     made_by["template"] = _template_name(prompter)
     log = AnswerLog(output, {**made_by, **chosen_by, **seen})
@@ -138,7 +139,7 @@ def answer_items(
         _check_questions(prompter, task, mine, there, output)
         missing = share.from_first([item.id for item in mine if item.id not in there])
         asked = set(missing[share.number :: share.shares])
-        asking = _Asking(prompter, task, Pictures(images, num_frames=config.num_frames), config)
+        asking = _Asking(prompter, task, Pictures(images, num_frames=config.num_frames), config, rarity)
         own = [item for item in mine if item.id in asked]
         made = _answer(model, own, asking, piece_of(output, share.number), share=share, progress=progress)
         told = share.from_all((made, asking.failed))
@@ -203,7 +204,6 @@ def _answer(
 ) -> int:
     """Answer items, and write what this rank has to write."""
     config = asking.config
-    rarity = ALL_ALIKE if config.rarity is None else rarity_in(config.rarity)
     started = time.perf_counter()
     made = 0
     for batch in _batches(asking.prompts(items), config):
@@ -211,7 +211,7 @@ def _answer(
         prompts = [asked for _, asked in batch]
         answers = agreed_answers(
             model, asking.prompter, prompts,
-            sampling=config.sampling, keys=keys, samples=config.samples, rarity=rarity,
+            sampling=config.sampling, keys=keys, samples=config.samples, rarity=asking.rarity,
         )  # fmt: skip
         if share.writes:
             append(output, [asking.row(*asked, answer) for asked, answer in zip(batch, answers, strict=True)])
@@ -224,9 +224,11 @@ def _answer(
 class _Asking:
     """Makes prompts of items, and remembers of which none could be made."""
 
-    def __init__(self, prompter: Prompter, task: Task, pictures: Pictures, config: AnsweringConfig) -> None:
+    def __init__(
+        self, prompter: Prompter, task: Task, pictures: Pictures, config: AnsweringConfig, rarity: Rarity
+    ) -> None:
         self.prompter, self._task, self._pictures = prompter, task, pictures
-        self.config = config
+        self.config, self.rarity = config, rarity
         self.failed: dict[str, str] = {}
 
     def prompts(self, items: Iterable[Item]) -> Iterator[tuple[Item, Prompt]]:
